@@ -1,0 +1,62 @@
+-- Schema 1: fleet, executors, records.
+--
+-- Everything lives in schema probate, so that the tables can share a user's
+-- database and take part in a user's transaction.
+
+CREATE SCHEMA IF NOT EXISTS probate;
+
+-- One row: which cluster this store belongs to, how new its schema is, and
+-- the lock on which fences queue.
+CREATE TABLE probate.fleet (
+    only       boolean PRIMARY KEY DEFAULT true CHECK (only),
+    cluster    text NOT NULL DEFAULT '',    -- '' until the first node starts
+    schema     integer NOT NULL,            -- number of the last migration
+    min_binary integer NOT NULL             -- oldest schema number a binary may have been built for
+);
+
+INSERT INTO probate.fleet (schema, min_binary) VALUES (1, 1);
+
+-- One row per boot of a process.
+CREATE TABLE probate.executors (
+    id            uuid PRIMARY KEY,
+    slot          text NOT NULL,
+    url           text NOT NULL,
+    public_key    bytea NOT NULL,
+    policy        text NOT NULL CHECK (policy IN ('probe', 'lease')),
+    state         text NOT NULL CHECK (state IN ('active', 'draining', 'gone', 'fenced')),
+    beat          bigint NOT NULL,
+    heartbeat_at  timestamptz NOT NULL,
+    lease_ttl     interval NOT NULL,
+    lease_since   timestamptz NOT NULL,
+    attested_at   timestamptz,
+    fenced_at     timestamptz,
+    fenced_by     uuid,
+    fenced_reason text
+);
+
+-- At most one active executor a slot: active and draining both hold it.
+CREATE UNIQUE INDEX executors_slot ON probate.executors (slot) WHERE state IN ('active', 'draining');
+
+-- One row per realm, principal and key.
+CREATE TABLE probate.records (
+    id           bytea PRIMARY KEY CHECK (octet_length(id) = 32),
+    realm        bytea NOT NULL,
+    key          bytea NOT NULL,
+    operation    bytea NOT NULL,
+    resource     bytea NOT NULL,
+    fingerprint  bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
+    state        text NOT NULL CHECK (state IN ('in_progress', 'finalized', 'unknown', 'released')),
+    executor_id  uuid NOT NULL,
+    executor_url text NOT NULL,
+    epoch        bigint NOT NULL,
+    attempt      bytea NOT NULL,
+    takeovers    integer NOT NULL,
+    request      bytea,
+    status       smallint,
+    headers      bytea,
+    body         bytea,
+    created_at   timestamptz NOT NULL,
+    finalized_at timestamptz,
+    expires_at   timestamptz,
+    CHECK ((state = 'in_progress') = (expires_at IS NULL))
+);

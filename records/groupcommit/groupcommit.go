@@ -1,0 +1,189 @@
+// Package groupcommit commits together what queued while the last commit ran.
+//
+// # Promises
+//
+// [Committer.Do] returns once the item's batch was committed, with the item's
+// own result. Nothing lingers: an item that finds a free flusher starts at
+// once, alone if nobody else is there, so a batch of one costs what one
+// statement costs. Under load a batch is as large as the last commit was
+// slow. Items enter batches in the order in which they came.
+//
+// A caller whose context ends leaves alone: if its item still waits it is
+// taken out of the queue, and if it is being committed the batch goes on for
+// the others. No goroutine is left when the queue is empty.
+//
+// # Not promised
+//
+// Two items of one batch may concern the same row, and with two flushers two
+// batches may; telling them apart is the commit function's work.
+//
+// # Imports
+//
+// The standard library.
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// ErrClosed is returned for items that come after Close.
+var ErrClosed = errors.New("group commit is closed")
+
+// Result is what became of one item.
+type Result[Out any] struct {
+	Value Out
+	Err   error
+}
+
+// Config bounds the batches. The zero value of a field is its default.
+type Config[In any] struct {
+	Flushers  int             // commits at once; default 1
+	MaxItems  int             // items in a batch; default 512
+	Weight    func(In) int    // bytes of an item; default 0
+	MaxWeight int             // bytes in a batch, though one item always goes; default 4 MiB
+	Observe   func(items int) // called with the size of every batch; default nothing
+}
+
+func (c Config[In]) withDefaults() Config[In] {
+	if c.Flushers == 0 {
+		c.Flushers = 1
+	}
+	if c.MaxItems == 0 {
+		c.MaxItems = 512
+	}
+	if c.MaxWeight == 0 {
+		c.MaxWeight = 4 << 20
+	}
+	if c.Weight == nil {
+		c.Weight = func(In) int { return 0 }
+	}
+	if c.Observe == nil {
+		c.Observe = func(int) {}
+	}
+	return c
+}
+
+// Commit writes a batch, in order, and returns one result an item. It must
+// bound its own time: no caller's context reaches it.
+type Commit[In, Out any] func(batch []In) []Result[Out]
+
+// Committer queues items and commits them in batches.
+type Committer[In, Out any] struct {
+	config Config[In]
+	commit Commit[In, Out]
+
+	mu       sync.Mutex
+	queue    []*item[In, Out]
+	flushing int
+	closed   bool
+	flushers sync.WaitGroup
+}
+
+type item[In, Out any] struct {
+	in     In
+	weight int
+	result chan Result[Out] // capacity 1, so that a flusher never waits for a caller
+}
+
+// New returns a committer. It starts nothing.
+func New[In, Out any](config Config[In], commit Commit[In, Out]) *Committer[In, Out] {
+	return &Committer[In, Out]{config: config.withDefaults(), commit: commit}
+}
+
+// Do commits in with whatever else has queued. If ctx ends first the error is
+// its cause and the item may or may not have been committed.
+func (c *Committer[In, Out]) Do(ctx context.Context, in In) (Out, error) {
+	var none Out
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	it := &item[In, Out]{in: in, weight: c.config.Weight(in), result: make(chan Result[Out], 1)}
+	if err := c.enqueue(it); err != nil {
+		return none, err
+	}
+	select {
+	case r := <-it.result:
+		return r.Value, r.Err
+	case <-ctx.Done():
+		c.withdraw(it)
+		return none, context.Cause(ctx)
+	}
+}
+
+// Close refuses new items and waits until what has queued is committed.
+func (c *Committer[In, Out]) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.flushers.Wait()
+}
+
+func (c *Committer[In, Out]) enqueue(it *item[In, Out]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.queue = append(c.queue, it)
+	if c.flushing < c.config.Flushers {
+		c.flushing++
+		c.flushers.Go(c.flush)
+	}
+	return nil
+}
+
+func (c *Committer[In, Out]) withdraw(it *item[In, Out]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.queue, it); i >= 0 {
+		c.queue = slices.Delete(c.queue, i, i+1)
+	}
+}
+
+// flush commits batch after batch until nothing is queued.
+func (c *Committer[In, Out]) flush() {
+	for {
+		batch := c.take()
+		if batch == nil {
+			return
+		}
+		c.config.Observe(len(batch))
+		ins := make([]In, len(batch))
+		for i, it := range batch {
+			ins[i] = it.in
+		}
+		results := c.commit(ins)
+		if len(results) != len(batch) {
+			panic(fmt.Sprintf("groupcommit: %d results for %d items", len(results), len(batch)))
+		}
+		for i, it := range batch {
+			it.result <- results[i]
+		}
+	}
+}
+
+// take removes the next batch from the queue. On an empty queue it gives the
+// flusher's place back, under the same lock, so that no item is overlooked.
+func (c *Committer[In, Out]) take() []*item[In, Out] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		c.flushing--
+		return nil
+	}
+	n, weight := 0, 0
+	for n < len(c.queue) && n < c.config.MaxItems {
+		weight += c.queue[n].weight
+		if n > 0 && weight > c.config.MaxWeight {
+			break
+		}
+		n++
+	}
+	batch := slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	return batch
+}
