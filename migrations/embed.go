@@ -1,0 +1,40 @@
+// Package migrations holds the schema of both stores as files for
+// golang-migrate, so that the stock tool pointed at this folder and our own
+// binary apply the same text.
+//
+// # Promises
+//
+// A number means the same schema in both folders. Files that were released are
+// never changed; a change is a new number with an up and a down. Every up ends
+// by writing its number, and the oldest binary that may still run, into the
+// fleet row, because that row and not the migration tool's table is what a
+// node checks when it starts.
+//
+// # Imports
+//
+// The standard library's embed.
+package migrations
+
+import (
+	"embed"
+	"io/fs"
+)
+
+// The whole folder is embedded, so that a new file needs no new line here.
+//
+//go:embed *
+var files embed.FS
+
+// Postgres holds the files for PostgreSQL, SQLite those for SQLite.
+var (
+	Postgres fs.FS = files
+	SQLite   fs.FS = mustSub("sqlite")
+)
+
+func mustSub(dir string) fs.FS {
+	sub, err := fs.Sub(files, dir)
+	if err != nil {
+		panic(err) // only for a malformed dir, so never
+	}
+	return sub
+}
