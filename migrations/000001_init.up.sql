@@ -8,7 +8,7 @@ CREATE SCHEMA IF NOT EXISTS probate;
 -- One row: which cluster this store belongs to, how new its schema is, and
 -- the lock on which fences queue.
 CREATE TABLE probate.fleet (
-    only       boolean PRIMARY KEY DEFAULT true CHECK (only),
+    one_row    boolean PRIMARY KEY DEFAULT true CHECK (one_row),
     cluster    text NOT NULL DEFAULT '',    -- '' until the first node starts
     schema     integer NOT NULL,            -- number of the last migration
     min_binary integer NOT NULL             -- oldest schema number a binary may have been built for
@@ -24,6 +24,7 @@ CREATE TABLE probate.executors (
     public_key    bytea NOT NULL,
     policy        text NOT NULL CHECK (policy IN ('probe', 'lease')),
     state         text NOT NULL CHECK (state IN ('active', 'draining', 'gone', 'fenced')),
+    registered_at timestamptz NOT NULL,
     beat          bigint NOT NULL,
     heartbeat_at  timestamptz NOT NULL,
     lease_ttl     interval NOT NULL,
