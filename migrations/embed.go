@@ -20,21 +20,19 @@ import (
 	"io/fs"
 )
 
-// The whole folder is embedded, so that a new file needs no new line here.
-//
-//go:embed *
+//go:embed *.sql sqlite/*.sql
 var files embed.FS
 
 // Postgres holds the files for PostgreSQL, SQLite those for SQLite.
 var (
 	Postgres fs.FS = files
-	SQLite   fs.FS = mustSub("sqlite")
+	SQLite         = folder("sqlite")
 )
 
-func mustSub(dir string) fs.FS {
-	sub, err := fs.Sub(files, dir)
+func folder(name string) fs.FS {
+	sub, err := fs.Sub(files, name)
 	if err != nil {
-		panic(err) // only for a malformed dir, so never
+		panic(err) // only for a malformed name, so never
 	}
 	return sub
 }

@@ -62,16 +62,19 @@ func connector(c pq.Config, silence time.Duration) (*pq.Connector, error) {
 // up, a quarter of an hour later.
 type dialer struct{ silence time.Duration }
 
+// Dial implements pq.Dialer.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
+// DialTimeout implements pq.Dialer.
 func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return d.DialContext(ctx, network, address)
 }
 
+// DialContext implements pq.DialerContext.
 func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -107,6 +110,7 @@ func (c *impatient) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// SetDeadline is how the driver sets its own, and with the zero time drops it.
 func (c *impatient) SetDeadline(t time.Time) error {
 	c.theirs = !t.IsZero()
 	return c.Conn.SetDeadline(t)

@@ -72,7 +72,7 @@ func ReadStatus(ctx context.Context, dsn string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	status := Status{Table: table, Applied: database.NilVersion}
 	if status.Fleet, err = readFleet(ctx, db); err != nil && !errors.Is(err, errNoSchema) {
 		return Status{}, err
@@ -91,12 +91,12 @@ func migrateWith(ctx context.Context, dsn string, files fs.FS, run func(m *migra
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return classify(ctx, "connect to migrate", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", migrateLock); err != nil {
 		return classify(ctx, "wait for other migrations", err)
 	}

@@ -4,6 +4,7 @@ package postgrestest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -23,8 +24,8 @@ in /usr/lib/postgresql/*/bin, or where pg_config says). Install it:
 or set PROBATE_TEST_DATABASE_URL to a server whose user may create databases`)
 
 // findBinaries returns the directory that holds the server's programs.
-func findBinaries() (string, error) {
-	for _, dir := range candidates() {
+func findBinaries(ctx context.Context) (string, error) {
+	for _, dir := range candidates(ctx) {
 		if hasServer(dir) {
 			return dir, nil
 		}
@@ -33,7 +34,7 @@ func findBinaries() (string, error) {
 }
 
 // candidates are the directories to look in, in order.
-func candidates() []string {
+func candidates(ctx context.Context) []string {
 	var dirs []string
 	if found, err := exec.LookPath("initdb"); err == nil {
 		// Debian's programs are reached through links; their neighbours are
@@ -54,7 +55,7 @@ func candidates() []string {
 		slices.SortFunc(found, func(a, b string) int { return cmp.Compare(version(b), version(a)) })
 		dirs = append(dirs, found...)
 	}
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
 	return dirs

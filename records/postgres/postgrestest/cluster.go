@@ -3,16 +3,17 @@
 package postgrestest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ type Cluster struct {
 	binaries string
 	account  account
 	dir      string // holds the data directory, the log and the socket
-	port     int
+	port     string
 	watch    io.Closer // closing it ends the cluster
 
 	template struct {
@@ -61,12 +62,13 @@ var shared struct {
 // first to ask. Tests that stop the server use [Start].
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // it outlives this test
 	shared.Do(func() {
 		if external := os.Getenv("PROBATE_TEST_DATABASE_URL"); external != "" {
 			shared.cluster, shared.err = connect(external)
 			return
 		}
-		shared.cluster, shared.err = start(Options{})
+		shared.cluster, shared.err = start(ctx, Options{})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -77,7 +79,7 @@ func Shared(t testing.TB) *Cluster {
 // Start starts a cluster of the test's own. It ends with the test.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c, err := start(o)
+	c, err := start(context.WithoutCancel(t.Context()), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func Start(t testing.TB, o Options) *Cluster {
 func (c *Cluster) Stop(t testing.TB, how Mode) {
 	t.Helper()
 	c.own(t)
-	if err := c.control("stop", "-m", string(how), "-w"); err != nil {
+	if err := c.control(t.Context(), "stop", "-m", string(how), "-w"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,7 +101,7 @@ func (c *Cluster) Stop(t testing.TB, how Mode) {
 func (c *Cluster) Start(t testing.TB) {
 	t.Helper()
 	c.own(t)
-	if err := c.control("start", "-w", "-t", "120", "-l", filepath.Join(c.dir, "log")); err != nil {
+	if err := c.control(t.Context(), "start", "-w", "-t", "120", "-l", filepath.Join(c.dir, "log")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -132,8 +134,8 @@ func connect(external string) (*Cluster, error) {
 
 // start makes a data directory and runs a server over it. Another process may
 // take the port in between, so it tries again.
-func start(o Options) (*Cluster, error) {
-	binaries, err := findBinaries()
+func start(ctx context.Context, o Options) (*Cluster, error) {
+	binaries, err := findBinaries(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +148,14 @@ func start(o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{binaries: binaries, account: account, dir: dir}
-	if err := c.initialize(o); err != nil {
+	if err := c.initialize(ctx, o); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if c.watch, err = c.watchdog(); err != nil {
+	if c.watch, err = c.watchdog(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	for range 5 {
-		if err = c.listen(); err == nil {
+		if err = c.listen(ctx); err == nil {
 			return c, nil
 		}
 	}
@@ -161,8 +163,8 @@ func start(o Options) (*Cluster, error) {
 }
 
 // initialize makes the data directory and its settings.
-func (c *Cluster) initialize(o Options) error {
-	_, err := c.run("initdb", "-D", c.data(), "-U", "probate", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+func (c *Cluster) initialize(ctx context.Context, o Options) error {
+	_, err := c.run(ctx, "initdb", "-D", c.data(), "-U", "probate", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		return err
 	}
@@ -179,9 +181,7 @@ func (c *Cluster) initialize(o Options) error {
 		"fsync":                   onOff(o.Fsync),
 		"full_page_writes":        onOff(o.Fsync),
 	}
-	for name, value := range o.Settings {
-		settings[name] = value
-	}
+	maps.Copy(settings, o.Settings)
 	var conf strings.Builder
 	for name, value := range settings {
 		fmt.Fprintf(&conf, "%s = %s\n", name, value)
@@ -197,9 +197,9 @@ func (c *Cluster) initialize(o Options) error {
 // watchdog starts a shell that waits until this process closes a pipe, or
 // dies, and then ends the cluster and removes its directory. It leads its own
 // process group, so that an interrupt from the terminal does not end it first.
-func (c *Cluster) watchdog() (io.Closer, error) {
+func (c *Cluster) watchdog(ctx context.Context) (io.Closer, error) {
 	const script = `trap '' INT TERM HUP; cat >/dev/null; "$1" -D "$2/data" -m immediate -w stop >/dev/null 2>&1; rm -rf "$2"`
-	cmd := exec.Command("/bin/sh", "-c", script, "watch", filepath.Join(c.binaries, "pg_ctl"), c.dir)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script, "watch", filepath.Join(c.binaries, "pg_ctl"), c.dir)
 	cmd.Dir = c.dir
 	cmd.SysProcAttr = c.account.attributes()
 	cmd.SysProcAttr.Setpgid = true
@@ -215,32 +215,34 @@ func (c *Cluster) watchdog() (io.Closer, error) {
 
 type closer func() error
 
+// Close runs the function.
 func (c closer) Close() error { return c() }
 
 // listen starts the server on a port that was free a moment ago.
-func (c *Cluster) listen() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (c *Cluster) listen(ctx context.Context) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("choose port: %w", err)
 	}
-	c.port = l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err := errors.Join(err, l.Close()); err != nil {
 		return fmt.Errorf("choose port: %w", err)
 	}
+	c.port = port
 	c.admin = &url.URL{
 		Scheme:   "postgres",
 		User:     url.User("probate"),
-		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)),
+		Host:     net.JoinHostPort("127.0.0.1", c.port),
 		Path:     "/postgres",
 		RawQuery: "sslmode=disable",
 	}
-	return c.control("start", "-w", "-t", "120", "-l", filepath.Join(c.dir, "log"))
+	return c.control(ctx, "start", "-w", "-t", "120", "-l", filepath.Join(c.dir, "log"))
 }
 
 // control runs pg_ctl.
-func (c *Cluster) control(args ...string) error {
-	args = append([]string{"-D", c.data(), "-o", fmt.Sprintf("-p %d", c.port)}, args...)
-	if out, err := c.run("pg_ctl", args...); err != nil {
+func (c *Cluster) control(ctx context.Context, args ...string) error {
+	args = append([]string{"-D", c.data(), "-o", fmt.Sprintf("-p %s", c.port)}, args...)
+	if out, err := c.run(ctx, "pg_ctl", args...); err != nil {
 		log, _ := os.ReadFile(filepath.Join(c.dir, "log"))
 		return fmt.Errorf("%w\n%s\n%s", err, out, log)
 	}
@@ -251,14 +253,13 @@ func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 // run runs a program of PostgreSQL as the cluster's account. Its output goes
 // through a file: a server started by pg_ctl would keep a pipe open.
-func (c *Cluster) run(program string, args ...string) (string, error) {
+func (c *Cluster) run(ctx context.Context, program string, args ...string) (string, error) {
 	out, err := os.CreateTemp("", "probate-pg-*")
 	if err != nil {
 		return "", fmt.Errorf("run %s: %w", program, err)
 	}
-	defer os.Remove(out.Name())
-	defer out.Close()
-	cmd := exec.Command(filepath.Join(c.binaries, program), args...)
+	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, program), args...)
 	cmd.Dir = c.dir
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = c.account.attributes()

@@ -37,7 +37,7 @@ func (c *Cluster) Database(t testing.TB) string {
 		}
 		return dsn
 	}
-	c.template.Do(func() { c.template.err = c.makeTemplate() })
+	c.template.Do(func() { c.template.err = c.makeTemplate(context.WithoutCancel(t.Context())) })
 	if c.template.err != nil {
 		t.Fatal(c.template.err)
 	}
@@ -77,8 +77,7 @@ func (c *Cluster) create(t testing.TB, from string) string {
 }
 
 // makeTemplate migrates the database that all others are copies of.
-func (c *Cluster) makeTemplate() error {
-	ctx := context.Background()
+func (c *Cluster) makeTemplate(ctx context.Context) error {
 	if err := c.exec(ctx, "CREATE DATABASE "+template+" TEMPLATE template0"); err != nil {
 		return fmt.Errorf("create template: %w", err)
 	}
@@ -91,7 +90,7 @@ func (c *Cluster) exec(ctx context.Context, statement string) error {
 	if err != nil {
 		return fmt.Errorf("open administrative database: %w", err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	_, err = db.ExecContext(ctx, statement)
 	return err
 }
