@@ -17,6 +17,7 @@ const (
 	migrate = "github.com/golang-migrate/migrate/v4"
 	backoff = "github.com/cenkalti/backoff/v4"
 	chi     = "github.com/go-chi/chi/v5"
+	sysUnix = "golang.org/x/sys/unix"
 )
 
 var (
@@ -67,7 +68,7 @@ var law = []rule{
 	},
 	{
 		folder:  "records/sqlite",
-		imports: []string{"records", "records/groupcommit", "migrations"}, outside: []string{sqlx, sqlite3, migrate},
+		imports: []string{"records", "records/groupcommit", "migrations"}, outside: []string{sqlx, sqlite3, migrate, sysUnix},
 		tests: []string{"records/recordstest"},
 	},
 	{folder: "probe", imports: []string{"records"}, outside: []string{chi, backoff}, tests: stores},
@@ -75,6 +76,7 @@ var law = []rule{
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "transfer", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "cmd/node", imports: anything, outside: append(drivers, "*")},
+	{folder: "tests/demo", imports: []string{"records", "records/sqlite"}},
 	{
 		folder:  "tests",
 		imports: []string{"records", "records/postgres", "records/postgres/postgrestest"},
