@@ -1,0 +1,250 @@
+//go:build linux || darwin
+
+package sqlite
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes take turns at writing through locks on single bytes of a file
+// beside the database. The kernel drops a lock with the process that holds it,
+// so nothing is left behind by one that was killed.
+//
+// Every store has a place, 0 to places-1, which it locks for as long as it is
+// open. One that wants to write locks its want, then tries to lock the turn,
+// and notes its place in the file. It yields the turn to anybody whose place
+// lies between the place of the last writer and its own, round the ring, and
+// who wants it. So whoever waits sees every other store write at most once,
+// apart from the one that had the turn when it came.
+//
+// SQLite's own busy handler retries at random. Between processes that always
+// have something to write, one can then lose for seconds.
+type turn struct {
+	f     *os.File
+	place int64
+	// stalled holds places that wanted a free turn and did not take it: their
+	// process is stopped. They are passed over until their want was seen gone.
+	stalled map[int64]bool
+	// overdue is how long a free turn is kept for a place before it is stalled.
+	overdue time.Duration
+	// waited is how many other turns passed since the last want of this store.
+	waited int64
+}
+
+const (
+	places    = 1 << 10
+	turnByte  = 0
+	placeByte = 1 << 20
+	wantByte  = 2 << 20
+	// The file's content: place of the last writer, number of turns so far.
+	turnBytes = 16
+	// pollTurn is how often a waiting store looks: well below the time that a
+	// commit takes to reach the disk, so that little of the disk's time is lost
+	// between two writers.
+	pollTurn = 100 * time.Microsecond
+)
+
+func openTurn(path string) (*turn, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	t := &turn{f: f, stalled: make(map[int64]bool), overdue: 50 * time.Millisecond}
+	for t.place = range int64(places) {
+		if ok, err := t.lock(placeByte + t.place); ok || err != nil {
+			return t, errors.Join(err, closeUnless(err == nil, f))
+		}
+	}
+	return nil, errors.Join(errNoPlace, f.Close())
+}
+
+func closeUnless(ok bool, f *os.File) error {
+	if ok {
+		return nil
+	}
+	return f.Close()
+}
+
+// acquire waits for the turn. Only one goroutine at a time may.
+func (t *turn) acquire(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if _, err := t.lock(wantByte + t.place); err != nil {
+		return err
+	}
+	defer t.unlock(wantByte + t.place)
+	_, since, err := t.note()
+	if err != nil {
+		return err
+	}
+	w := wait{turn: t}
+	for {
+		count, won, err := w.try()
+		if won || err != nil {
+			t.waited = count - since
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		pause(pollTurn)
+	}
+}
+
+// wait is one wait for the turn.
+type wait struct {
+	*turn
+	kept  int64     // the place that the free turn is kept for
+	since time.Time // since when; zero: for nobody
+}
+
+// try takes the turn if it is free and nobody comes before. It returns the
+// number of turns before this one.
+func (w *wait) try() (count int64, won bool, err error) {
+	if ok, err := w.lock(turnByte); !ok {
+		w.since = time.Time{}
+		return 0, false, err
+	}
+	last, count, err := w.note()
+	if err == nil {
+		var before bool
+		if before, err = w.before(last); err == nil && !before {
+			if err = w.setNote(w.place, count+1); err == nil {
+				return count, true, nil
+			}
+		}
+	}
+	return 0, false, errors.Join(err, w.unlock(turnByte))
+}
+
+// before reports whether a place that comes before ours wants the turn, and
+// loses patience with one that does not take it.
+func (w *wait) before(last int64) (bool, error) {
+	place, found, err := w.nextWant(last)
+	if err != nil || !found {
+		return false, err
+	}
+	if w.since.IsZero() || place != w.kept {
+		w.kept, w.since = place, time.Now()
+	}
+	if time.Since(w.since) < w.overdue {
+		return true, nil
+	}
+	w.stalled[place] = true
+	w.since = time.Time{}
+	return w.before(last)
+}
+
+// nextWant finds a wanting place that comes after the last writer's and before
+// ours, round the ring.
+func (t *turn) nextWant(last int64) (int64, bool, error) {
+	if err := t.forgive(); err != nil {
+		return 0, false, err
+	}
+	if last < t.place {
+		return t.wanting(last+1, t.place)
+	}
+	place, found, err := t.wanting(last+1, places)
+	if !found && err == nil {
+		place, found, err = t.wanting(0, t.place)
+	}
+	return place, found, err
+}
+
+// wanting finds a place in [from, to) that wants the turn and is not stalled.
+func (t *turn) wanting(from, to int64) (int64, bool, error) {
+	for from < to {
+		place, found, err := t.locked(wantByte+from, to-from)
+		if err != nil || !found {
+			return 0, false, err
+		}
+		place = max(place-wantByte, from)
+		if !t.stalled[place] {
+			return place, true, nil
+		}
+		// The kernel names some lock of the range, not the first.
+		if before, found, err := t.wanting(from, place); found || err != nil {
+			return before, found, err
+		}
+		from = place + 1
+	}
+	return 0, false, nil
+}
+
+// forgive forgets stalled places whose want is gone: they go on, or have died.
+func (t *turn) forgive() error {
+	for place := range t.stalled {
+		if _, found, err := t.locked(wantByte+place, 1); err != nil {
+			return err
+		} else if !found {
+			delete(t.stalled, place)
+		}
+	}
+	return nil
+}
+
+// release lets the next one write.
+func (t *turn) release() { _ = t.unlock(turnByte) } // fails only for a bad descriptor
+
+func (t *turn) close() error { return t.f.Close() }
+
+// note reads the last writer's place and the number of turns so far.
+func (t *turn) note() (last, count int64, err error) {
+	var b [turnBytes]byte
+	if _, err := t.f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, err
+	}
+	last = int64(binary.LittleEndian.Uint64(b[:8])) % places
+	return last, int64(binary.LittleEndian.Uint64(b[8:])), nil
+}
+
+func (t *turn) setNote(last, count int64) error {
+	var b [turnBytes]byte
+	binary.LittleEndian.PutUint64(b[:8], uint64(last))
+	binary.LittleEndian.PutUint64(b[8:], uint64(count))
+	_, err := t.f.WriteAt(b[:], 0)
+	return err
+}
+
+// lock tries to lock one byte.
+func (t *turn) lock(at int64) (bool, error) {
+	err := t.fcntl(setLock, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (t *turn) unlock(at int64) error {
+	return t.fcntl(setLock, &unix.Flock_t{Type: unix.F_UNLCK, Start: at, Len: 1})
+}
+
+// locked finds a byte of the range that another store has locked.
+func (t *turn) locked(at, n int64) (int64, bool, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: n}
+	err := t.fcntl(getLock, &l)
+	return l.Start, err == nil && l.Type != unix.F_UNLCK, err
+}
+
+func (t *turn) fcntl(cmd int, l *unix.Flock_t) error {
+	for {
+		if err := unix.FcntlFlock(t.f.Fd(), cmd, l); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// pause waits for less than the runtime's timers, which are coarse in an idle
+// process, can.
+func pause(d time.Duration) {
+	tv := unix.NsecToTimeval(d.Nanoseconds())
+	_, _ = unix.Select(0, nil, nil, nil, &tv) // an interrupted pause is a short one
+}
