@@ -36,7 +36,7 @@ bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 30m -p 1 ./...
 
 demo: ## Reserve, fence, take over and replay, on a store in one file
-	go test -count=1 -run '^Example' -v ./records/sqlite
+	@go run ./tests/demo
 
 ci: ## Pass every gate that a change has to pass
 	.ci/run
