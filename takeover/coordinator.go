@@ -1,0 +1,93 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// errNobodyWaits ends a watch for which nobody is left.
+var errNobodyWaits = errors.New("nobody waits")
+
+// Do answers a keyed request: by executing work, once in the fleet, or with
+// what another request's execution came to. A caller whose ctx ends gets its
+// cause; the work, or the wait of others, goes on.
+//
+// Errors: [ErrNotServing] and records.ErrUnavailable, after neither of which
+// work was begun for this caller, and records.ErrInvalid.
+func (n *Node) Do(ctx context.Context, req Request, work Work) (Answer, error) {
+	req.Terms = req.Terms.withDefaults()
+	id := req.Key.ID()
+	for n.answering() {
+		f, pilot := n.flights.board(id, req, work)
+		if pilot {
+			n.wg.Go(func() { n.fly(context.WithoutCancel(ctx), f) })
+		}
+		answer, again, err := n.ride(ctx, f, pilot, req.Wait)
+		f.leave(pilot)
+		if err != nil || !again {
+			return answer, err
+		}
+	}
+	return Answer{}, ErrNotServing
+}
+
+// ride waits for a flight's landing on behalf of one caller. Who executes
+// waits as long as it takes; who waits for another's execution waits as long
+// as it wished, counted from when that was known.
+func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Duration) (answer Answer, again bool, err error) {
+	select {
+	case <-f.landed:
+		return f.arrive(pilot)
+	case <-f.known:
+	case <-ctx.Done():
+		return Answer{}, false, context.Cause(ctx)
+	}
+	var timeout <-chan time.Time
+	if !pilot || !f.owned {
+		if !n.waiters.admit(f.id, f.request.Key.Realm) {
+			return n.inProgress(f.first), false, nil
+		}
+		defer n.waiters.dismiss(f.id, f.request.Key.Realm)
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-f.landed:
+		return f.arrive(pilot)
+	case <-timeout:
+		return n.inProgress(f.first), false, nil
+	case <-ctx.Done():
+		return Answer{}, false, context.Cause(ctx)
+	}
+}
+
+// arrive is what a landed flight tells one of its callers.
+func (f *flight) arrive(pilot bool) (answer Answer, again bool, err error) {
+	switch l := f.landing; {
+	case l.err != nil:
+		return Answer{}, false, l.err
+	case pilot:
+		return l.pilot, false, nil
+	default:
+		return l.others, l.again, nil
+	}
+}
+
+// inProgress tells a caller to ask again later.
+func (n *Node) inProgress(r records.Record) Answer {
+	return Answer{Outcome: InProgress, Record: r, RetryAfter: n.config.Heartbeat}
+}
+
+// fly takes a flight from its first reserve to its landing. The values of ctx
+// are the first caller's; it never ends.
+func (n *Node) fly(ctx context.Context, f *flight) {
+	c := &course{node: n, flight: f, ctx: ctx}
+	n.flights.land(f, c.run())
+	if c.unsettled != nil {
+		c.unsettled()
+	}
+}

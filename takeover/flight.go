@@ -1,0 +1,182 @@
+package takeover
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// A flight is one record being reserved, executed or waited for on this node,
+// on behalf of everybody here who asked the same thing: a thousand duplicates
+// make one flight, one long-poll, one read of the store.
+type flight struct {
+	id      records.ID
+	request Request
+	work    Work
+	begun   time.Time
+
+	mu        sync.Mutex
+	riders    int  // who still waits for the answer, the first caller included
+	pilotGone bool // the first caller went away
+	watching  bool // may be abandoned: nothing of it is claimed or being claimed
+	grounded  bool // abandoned or landed: nobody may board
+	abandon   context.CancelCauseFunc
+
+	known chan struct{} // closed when the store has first answered
+	first records.Record
+	owned bool // by the first caller, at once
+
+	landed  chan struct{} // closed when landing is final
+	landing landing
+}
+
+// landing is how a flight ended.
+type landing struct {
+	pilot  Answer // for the first caller
+	others Answer // for everybody else
+	again  bool   // the key is free: everybody else must ask anew
+	err    error  // for all
+}
+
+// flightKey: callers who ask different things under one key do not fly
+// together. All but one of them will be refused.
+type flightKey struct {
+	id          records.ID
+	fingerprint records.Fingerprint
+}
+
+// flights are the flights under way.
+type flights struct {
+	mu    sync.Mutex
+	all   map[flightKey]*flight
+	count int
+	empty chan struct{} // closed while there are none
+}
+
+func newFlights() *flights {
+	f := &flights{all: map[flightKey]*flight{}, empty: make(chan struct{})}
+	close(f.empty)
+	return f
+}
+
+// board joins the flight for the request, or makes a new one.
+func (fs *flights) board(id records.ID, req Request, work Work) (f *flight, pilot bool) {
+	key := flightKey{id, req.Fingerprint}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f := fs.all[key]; f != nil && f.embark() {
+		return f, false
+	}
+	f = &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), landed: make(chan struct{})}
+	fs.all[key] = f
+	if fs.count == 0 {
+		fs.empty = make(chan struct{})
+	}
+	fs.count++
+	return f, true
+}
+
+// land ends a flight. It must be called once for every new flight.
+func (fs *flights) land(f *flight, l landing) {
+	f.landing = l
+	key := flightKey{f.id, f.request.Fingerprint}
+	f.ground()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.all[key] == f {
+		delete(fs.all, key)
+	}
+	if fs.count--; fs.count == 0 {
+		close(fs.empty)
+	}
+	close(f.landed)
+}
+
+// know says what a reserve found; the first one counts.
+func (f *flight) know(r records.Record, owned bool) {
+	select {
+	case <-f.known:
+	default:
+		f.first, f.owned = r, owned
+		close(f.known)
+	}
+}
+
+// wait returns nil once no flight is under way, or ctx's cause.
+func (fs *flights) wait(ctx context.Context) error {
+	for {
+		fs.mu.Lock()
+		empty, count := fs.empty, fs.count
+		fs.mu.Unlock()
+		if count == 0 {
+			return nil
+		}
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *flight) embark() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.grounded {
+		return false
+	}
+	f.riders++
+	return true
+}
+
+// leave is said by a caller who waits no longer. The last to leave a flight
+// that only watches ends it; nobody ends one that executes.
+func (f *flight) leave(pilot bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.riders--
+	f.pilotGone = f.pilotGone || pilot
+	if f.riders == 0 && f.watching {
+		f.grounded = true
+		f.abandon(errNobodyWaits)
+	}
+}
+
+// watch returns the context of a stretch in which the flight may be
+// abandoned, or false if nobody waits. done ends the stretch.
+func (f *flight) watch(ctx context.Context) (watching context.Context, done func(), ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.riders == 0 {
+		f.grounded = true
+		return nil, nil, false
+	}
+	watching, f.abandon = context.WithCancelCause(ctx)
+	f.watching = true
+	return watching, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.watching = false
+		f.abandon(nil)
+	}, true
+}
+
+// ground lets nobody board any more and returns how many others than the
+// first caller wait.
+func (f *flight) ground() (others int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.grounded = true
+	if f.pilotGone {
+		return f.riders
+	}
+	return f.riders - 1
+}
+
+func (f *flight) waiting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.riders > 0
+}

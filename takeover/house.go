@@ -1,0 +1,138 @@
+package takeover
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// keepHouse does what nobody waits for: it has this node attested, takes over
+// what dead executors left, looks for its own orphans, and purges. Each chore
+// has its own interval, spread so that a fleet does not act in step.
+func (n *Node) keepHouse(ctx context.Context, b *boot) {
+	attest := time.NewTimer(0)
+	sweep := time.NewTimer(jitter(n.config.SweepEvery, 0.5))
+	purge := time.NewTimer(jitter(n.config.PurgeEvery, 0.5))
+	defer attest.Stop()
+	defer sweep.Stop()
+	defer purge.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-attest.C:
+			attest.Reset(n.attest(ctx, b))
+		case <-sweep.C:
+			n.sweep(ctx, b)
+			sweep.Reset(jitter(n.config.SweepEvery, 0.2))
+		case <-purge.C:
+			n.purge(ctx)
+			purge.Reset(jitter(n.config.PurgeEvery, 0.2))
+		}
+	}
+}
+
+// attest has a peer dial this node back, through the URL that the store
+// holds, and makes the node serve once that worked. It returns when to do so
+// again.
+//
+// Without a peer this node's own call through its URL must do to serve; it
+// proves less, so the row stays unattested, and the first peer to appear is
+// asked at once.
+func (n *Node) attest(ctx context.Context, b *boot) time.Duration {
+	soon := jitter(n.config.Heartbeat, 0.2)
+	if n.peers.age() > n.config.LeaseTTL/2 {
+		return soon // who the peers are is not known
+	}
+	peers := n.peers.alive(b.id)
+	if len(peers) == 0 {
+		n.reachSelf(ctx, b)
+		return soon
+	}
+	proven := n.dialledBack(ctx, b, peers)
+	if ctx.Err() != nil {
+		return soon
+	}
+	if !proven {
+		n.log.WarnContext(ctx, "no peer reaches this node at its URL", "url", n.config.URL, "peers", len(peers))
+	}
+	if proven || b.attested.Load() { // a failure nulls only what was proven
+		limit, cancel := context.WithTimeout(ctx, n.config.StatementTimeout)
+		defer cancel()
+		if err := n.store.Attest(limit, b.id, proven); err != nil {
+			n.complain(ctx, "attest failed", err)
+			return soon
+		}
+		b.attested.Store(proven)
+	}
+	if !proven {
+		return soon
+	}
+	n.serve(b)
+	return jitter(n.config.AttestEvery, 0.1)
+}
+
+// maxDialBacks is how many peers are asked before this node counts as out of
+// reach.
+const maxDialBacks = 3
+
+func (n *Node) dialledBack(ctx context.Context, b *boot, peers []records.Executor) bool {
+	rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
+	for _, p := range peers[:min(len(peers), maxDialBacks)] {
+		if t := n.asker.Witness(ctx, p, b.id); t.Heard.Alive() && t.SuspectAlive {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) reachSelf(ctx context.Context, b *boot) {
+	if !n.selfDialled.Load() {
+		seen := n.asker.Probe(ctx, n.self(b), records.ID{}, 0)
+		n.selfDialled.Store(seen.Verdict.Signed())
+	}
+	if !n.selfDialled.Load() {
+		n.log.WarnContext(ctx, "this node cannot reach itself at its URL", "url", n.config.URL)
+		return
+	}
+	n.serve(b)
+}
+
+// serve makes the node ready, if it was starting.
+func (n *Node) serve(b *boot) {
+	if *n.state.Load() == starting {
+		n.become(records.Active)
+		n.log.Info("serving", "executor", b.id, "attested", b.attested.Load())
+	}
+}
+
+// purge deletes expired records, a statement at a time, until one finds less
+// than it may delete; then executors that nobody remembers.
+func (n *Node) purge(ctx context.Context) {
+	for ctx.Err() == nil {
+		count, err := n.store.Purge(ctx, n.config.PurgeBatch)
+		if err != nil {
+			n.complain(ctx, "purge failed", err)
+			return
+		}
+		n.config.Events.Purged(count)
+		if count < n.config.PurgeBatch {
+			break
+		}
+	}
+	if _, err := n.store.PurgeExecutors(ctx, executorMemory); err != nil {
+		n.complain(ctx, "purge executors failed", err)
+	}
+}
+
+// executorMemory is how long a terminal executor is remembered at least.
+const executorMemory = 24 * time.Hour
+
+// complain logs an error, unless this node is being stopped.
+func (n *Node) complain(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		n.log.WarnContext(ctx, what, "error", err)
+	}
+}

@@ -1,0 +1,80 @@
+package takeover
+
+import (
+	"context"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// Reconciler reports whether the effect of an interrupted execution took
+// place. It is asked by the record's new owner, under that owner's lease, and
+// must not cause the effect itself.
+//
+// An error, a panic or an answer after ctx has ended is not a finding: it is
+// asked again with backoff until the work deadline, and then the record ends
+// unknown.
+type Reconciler interface {
+	Reconcile(ctx context.Context, r records.Record, req Request) (Finding, error)
+}
+
+// FindingKind is what a reconciler found.
+type FindingKind int
+
+const (
+	// Undecidable: nobody can tell. The zero value.
+	Undecidable FindingKind = iota
+	// Applied: the effect took place, and Response is its answer.
+	Applied
+	// NotApplied: it did not, and will not any more.
+	NotApplied
+	// Pending: it is still under way; ask again.
+	Pending
+)
+
+// String is the wire name.
+func (k FindingKind) String() string {
+	switch k {
+	case Applied:
+		return "applied"
+	case NotApplied:
+		return "not_applied"
+	case Pending:
+		return "pending"
+	case Undecidable:
+	}
+	return "undecidable"
+}
+
+// Finding is a reconciler's answer. The zero value is Undecidable.
+type Finding struct {
+	Kind     FindingKind
+	Response records.Response // with Applied
+	After    time.Duration    // with Pending: when to ask again; 0: by backoff
+}
+
+// FoundApplied is the finding that the effect took place, with its answer.
+func FoundApplied(r records.Response) Finding { return Finding{Kind: Applied, Response: r} }
+
+// FoundNotApplied is the finding that the effect did not take place.
+func FoundNotApplied() Finding { return Finding{Kind: NotApplied} }
+
+// FoundPending is the finding that it is under way; ask again after the given
+// time, or by backoff if it is zero.
+func FoundPending(after time.Duration) Finding { return Finding{Kind: Pending, After: after} }
+
+// ReconcilerFunc is a function as a Reconciler.
+type ReconcilerFunc func(ctx context.Context, r records.Record, req Request) (Finding, error)
+
+// Reconcile calls f.
+func (f ReconcilerFunc) Reconcile(ctx context.Context, r records.Record, req Request) (Finding, error) {
+	return f(ctx, r, req)
+}
+
+// Reexecute is the reconciler for work that is safe to repeat: the service
+// de-duplicates on the forwarded key, or an unfinished record proves an
+// unfinished effect because both commit in one transaction. It finds
+// NotApplied at once, so its route needs no settle time.
+var Reexecute = ReconcilerFunc(func(context.Context, records.Record, Request) (Finding, error) {
+	return FoundNotApplied(), nil
+})

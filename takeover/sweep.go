@@ -1,0 +1,117 @@
+package takeover
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// sweepers is how many records one sweep recovers at once.
+const sweepers = 4
+
+// sweep recovers records that nobody asks for: those of dead executors, and
+// this executor's own orphans. It takes over only operations it knows, so it
+// pages past those it must skip, and at most a batch a time.
+func (n *Node) sweep(ctx context.Context, b *boot) {
+	left := n.config.SweepBatch
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	places := make(chan struct{}, sweepers)
+	recover := func(h records.Held) bool {
+		terms, work, known := n.config.Recover(h.Record)
+		if !known {
+			return true
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		left--
+		wg.Go(func() {
+			defer func() { <-places }()
+			n.recoverAlone(b, h, terms, work)
+		})
+		return left > 0
+	}
+	for h := range n.orphans(ctx, b) {
+		if !b.mayClaim() || !recover(h) {
+			return
+		}
+	}
+}
+
+// orphans walks, a page at a time, this executor's records that are not in
+// its running set, then the in-progress records of terminal executors.
+func (n *Node) orphans(ctx context.Context, b *boot) func(yield func(records.Held) bool) {
+	own := func(after records.ID) ([]records.Record, error) {
+		return n.store.InProgress(ctx, b.id, after, n.config.SweepBatch)
+	}
+	others := func(after records.ID) ([]records.Record, error) {
+		return n.store.Orphans(ctx, after, n.config.SweepBatch)
+	}
+	return func(yield func(records.Held) bool) {
+		for r := range n.pages(ctx, own) {
+			if _, running := n.running.Entry(r.ID); !running && !yield(records.Held{Record: r}) {
+				return
+			}
+		}
+		for r := range n.pages(ctx, others) {
+			h, err := n.store.Load(ctx, r.ID) // with its executor, and when that was fenced
+			if err != nil || h.Record.Fence() != r.Fence() {
+				continue
+			}
+			if !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) pages(ctx context.Context, read func(after records.ID) ([]records.Record, error)) func(yield func(records.Record) bool) {
+	return func(yield func(records.Record) bool) {
+		var after records.ID
+		for {
+			page, err := read(after)
+			if err != nil {
+				n.complain(ctx, "sweep failed", err)
+				return
+			}
+			for _, r := range page {
+				if !yield(r) {
+					return
+				}
+				after = r.ID
+			}
+			if len(page) < n.config.SweepBatch {
+				return
+			}
+		}
+	}
+}
+
+// recoverAlone takes the record over without a client. Without work that can
+// be repeated nothing is executed: applied is finalized, not applied released.
+func (n *Node) recoverAlone(b *boot, h records.Held, terms Terms, work Work) {
+	r := h.Record
+	n.running.enter(r.ID)
+	defer n.running.leave(r.ID)
+	t := records.TakeOver{ID: r.ID, From: r.Fence(), By: b.id, Attempt: records.NewToken()}
+	won, err := definite(n.abort, n, func(ctx context.Context) (records.Record, error) { return n.store.TakeOver(ctx, t) })
+	if err != nil {
+		return // somebody was faster, or this node may not
+	}
+	n.log.Warn("took over", "record", won.ID, "from", r.Fence(), "epoch", won.Epoch, "takeovers", won.Takeovers, "reason", "sweep")
+	n.config.Events.TookOver(won, "sweep")
+	tenure := &tenure{
+		node: n, boot: b, claim: Claim{Record: won, Previous: r.Fence()}, work: work,
+		request: Request{
+			Key: records.Key{Realm: won.Realm, Key: won.Key}, Operation: won.Operation, Resource: won.Resource,
+			Fingerprint: won.Fingerprint, Stored: won.Request, Terms: terms.withDefaults(),
+		},
+		begun: time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: context.Background(),
+	}
+	tenure.serve()
+}

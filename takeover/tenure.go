@@ -1,0 +1,262 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// tenure is this node's hold on one record at one epoch: from the claim until
+// its last write is settled. The running set knows of it all that time.
+type tenure struct {
+	node    *Node
+	boot    *boot
+	claim   Claim
+	request Request
+	work    Work            // nil: not at hand
+	first   bool            // a first claim: nobody has begun anything
+	ended   time.Time       // when the predecessor can last have begun a request
+	begun   time.Time       // when this node was told that the record is its own
+	ctx     context.Context // the caller's values; it never ends
+}
+
+// ending is what became of a tenure.
+type ending struct {
+	record     records.Record // its State is how it ended; InProgress: not settled here
+	lost       bool           // with InProgress: the fence no longer held
+	outcome    OutcomeKind
+	completion Completion
+}
+
+// take begins a tenure for the flight. The running set has its entry already.
+func (c *course) take(b *boot, claim Claim) *tenure {
+	return &tenure{node: c.node, boot: b, claim: claim, request: c.flight.request, work: c.flight.work, ctx: c.ctx, ended: time.Now()}
+}
+
+// serve executes or recovers, and settles.
+func (t *tenure) serve() ending {
+	if !t.first {
+		return t.recover(t.work)
+	}
+	c, _ := t.execute(t.work)
+	return t.conclude(c, Executed)
+}
+
+// execute runs the work, once, if it may still start.
+func (t *tenure) execute(work Work) (c Completion, started bool) {
+	n := t.node
+	patience, cancel := context.WithTimeout(n.abort, n.config.LeaseTTL)
+	defer cancel()
+	lease, err := t.boot.awaitStart(patience)
+	if err != nil {
+		return Completion{Kind: Untouched, Reason: fmt.Sprintf("not started: %v", err)}, false
+	}
+	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
+	defer stop()
+	done := make(chan Completion, 1)
+	go func() { done <- guarded(ctx, work) }()
+	select {
+	case c = <-done:
+		return c, true
+	case <-ctx.Done():
+	}
+	// It must return now. If it does not, the key must not stay stuck with it:
+	// the record ends unknown, while the entry says what is true.
+	overdue := time.NewTimer(n.config.Margin)
+	defer overdue.Stop()
+	select {
+	case c = <-done:
+		return c, true
+	case <-overdue.C:
+		n.log.ErrorContext(t.ctx, "work does not return", "record", t.claim.Record.ID, "cause", context.Cause(ctx))
+		n.running.enter(t.claim.Record.ID)
+		n.wg.Go(func() {
+			<-done
+			n.running.leave(t.claim.Record.ID)
+		})
+		return Completion{Reason: fmt.Sprintf("work did not return after: %v", context.Cause(ctx))}, true
+	}
+}
+
+// under is a context with the caller's values that ends with the lease, or
+// after the timeout with its cause.
+func (t *tenure) under(lease context.Context, timeout time.Duration, cause error) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(withClaim(t.ctx, t.claim))
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, cause)
+	unhook := context.AfterFunc(lease, func() { cancel(context.Cause(lease)) })
+	return ctx, func() {
+		unhook()
+		cancelTimeout()
+		cancel(nil)
+	}
+}
+
+// guarded runs work to its end, however it ends.
+func guarded(ctx context.Context, work Work) (c Completion) {
+	c = Completion{Reason: "work ended its goroutine"}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() {
+			if p := recover(); p != nil {
+				c = Completion{Reason: fmt.Sprintf("work panicked: %v\n%s", p, debug.Stack())}
+			}
+		}()
+		c = work(ctx)
+	}()
+	<-ended
+	return c
+}
+
+// conclude writes what the work came to.
+func (t *tenure) conclude(c Completion, outcome OutcomeKind) ending {
+	e := ending{outcome: outcome, completion: c}
+	switch c.Kind {
+	case Completed:
+		return t.settle(e, records.Finalized, func(ctx context.Context) error { return t.finalize(ctx, c.Response) })
+	case Committed:
+		return t.settled(e, records.Finalized)
+	case Untouched:
+		return t.settle(e, records.Released, t.release)
+	case Uncertain:
+	}
+	t.node.log.WarnContext(t.ctx, "outcome uncertain", "record", t.claim.Record.ID, "epoch", t.claim.Record.Epoch, "reason", c.Reason)
+	if t.request.Terms.Reconciler == nil {
+		return t.settle(e, records.Unknown, t.markUnknown)
+	}
+	t.ended = time.Now()
+	found := t.recover(nil)
+	if found.outcome != Reconciled {
+		found.outcome, found.completion = outcome, c
+	}
+	return found
+}
+
+// recover finds out what became of an interrupted execution, and does with it
+// what [Recover] says. Without work nothing is executed.
+func (t *tenure) recover(work Work) ending {
+	r := Recovery{Takeovers: t.claim.Record.Takeovers, Limit: t.node.config.Takeovers, Work: work != nil}
+	late := time.Now().Add(t.request.Terms.WorkTimeout)
+	pace := t.node.pace()
+	var found Finding
+	for {
+		r.Late = time.Now().After(late)
+		settles := time.Until(t.ended.Add(t.request.Terms.Settle))
+		r.Settling = settles > 0
+		switch Recover(r) {
+		case Ask:
+			lease, err := t.boot.awaitStart(t.node.ctx)
+			if err != nil {
+				return ending{record: t.claim.Record} // nothing begun: left to others
+			}
+			found = t.ask(lease)
+			r.Asked, r.Finding = true, found.Kind
+		case AskLater:
+			r.Asked = false
+			wait := pace.NextBackOff()
+			if found.Kind == NotApplied {
+				wait = min(wait, settles)
+			} else if found.After > 0 {
+				wait = found.After
+			}
+			if sleep(t.node.ctx, min(wait, max(time.Until(late), 0))) != nil {
+				return ending{record: t.claim.Record}
+			}
+		case Finish:
+			return t.settle(ending{outcome: Reconciled, completion: Completion{Kind: Completed, Response: found.Response}},
+				records.Finalized, func(ctx context.Context) error { return t.finalize(ctx, found.Response) })
+		case Execute:
+			c, started := t.execute(work)
+			if !started {
+				return ending{record: t.claim.Record}
+			}
+			return t.conclude(c, TookOver)
+		case Free:
+			return t.settle(ending{outcome: Reconciled}, records.Released, t.release)
+		case GiveUp:
+			return t.settle(ending{outcome: OutcomeUnknown}, records.Unknown, t.markUnknown)
+		}
+	}
+}
+
+// ask asks the reconciler once. Whatever is not an answer in time is Pending.
+func (t *tenure) ask(lease context.Context) (f Finding) {
+	r := t.claim.Record
+	if t.request.Terms.Reconciler == nil {
+		return Finding{}
+	}
+	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			t.node.log.ErrorContext(t.ctx, "reconciler panicked", "record", r.ID, "panic", p, "stack", string(debug.Stack()))
+			f = FoundPending(0)
+		}
+		t.node.config.Events.Reconciled(r, f.Kind)
+	}()
+	f, err := t.request.Terms.Reconciler.Reconcile(ctx, r, t.request)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && f.Kind == Applied {
+		err = records.Outcome{Response: f.Response}.Validate()
+	}
+	if err != nil {
+		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
+		return FoundPending(0)
+	}
+	return f
+}
+
+// settle writes the record's new state until the store took it or the fence
+// refused it: a result is kept through an outage, however long.
+func (t *tenure) settle(e ending, to records.State, write func(ctx context.Context) error) ending {
+	n, r := t.node, t.claim.Record
+	_, err := definite(n.abort, n, func(ctx context.Context) (struct{}, error) { return struct{}{}, write(ctx) })
+	switch {
+	case err == nil:
+		return t.settled(e, to)
+	case errors.Is(err, records.ErrFenced):
+		n.log.WarnContext(t.ctx, "overtaken", "record", r.ID, "epoch", r.Epoch, "state", to)
+		return ending{record: r, lost: true}
+	case to != records.Unknown && n.abort.Err() == nil:
+		n.log.ErrorContext(t.ctx, "result cannot be stored", "record", r.ID, "state", to, "error", err)
+		return t.settle(e, records.Unknown, t.markUnknown)
+	}
+	n.log.ErrorContext(t.ctx, "record left in progress", "record", r.ID, "error", err)
+	return ending{record: r}
+}
+
+func (t *tenure) finalize(ctx context.Context, r records.Response) error {
+	o := records.Outcome{Response: r, Retention: t.request.Terms.Retention}
+	return t.node.store.Finalize(ctx, t.claim.Record.ID, t.claim.Record.Fence(), o)
+}
+
+func (t *tenure) release(ctx context.Context) error {
+	return t.node.store.Release(ctx, t.claim.Record.ID, t.claim.Record.Fence())
+}
+
+func (t *tenure) markUnknown(ctx context.Context) error {
+	return t.node.store.MarkUnknown(ctx, t.claim.Record.ID, t.claim.Record.Fence(), t.request.Terms.UnknownRetention)
+}
+
+// settled is the record as this node has just written it. Its times are this
+// node's; the store's differ by what the clocks differ.
+func (t *tenure) settled(e ending, to records.State) ending {
+	e.record = t.claim.Record
+	e.record.State, e.record.FinalizedAt = to, time.Now()
+	switch to {
+	case records.Finalized:
+		e.record.Response = &e.completion.Response
+		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.request.Terms.Retention)
+	case records.Unknown:
+		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.request.Terms.UnknownRetention)
+	case records.Released, records.InProgress:
+	}
+	t.node.config.Events.Settled(e.record, to, time.Since(t.begun))
+	return e
+}
