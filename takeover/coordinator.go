@@ -91,3 +91,6 @@ func (n *Node) fly(ctx context.Context, f *flight) {
 		c.unsettled()
 	}
 }
+
+// Waiting is how many duplicates wait on this node.
+func (n *Node) Waiting() int { return n.waiters.size() }

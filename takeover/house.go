@@ -62,7 +62,7 @@ func (n *Node) attest(ctx context.Context, b *boot) time.Duration {
 		limit, cancel := context.WithTimeout(ctx, n.config.StatementTimeout)
 		defer cancel()
 		if err := n.store.Attest(limit, b.id, proven); err != nil {
-			n.complain(ctx, "attest failed", err)
+			n.complain(ctx, "attest", err)
 			return soon
 		}
 		b.attested.Store(proven)
@@ -114,7 +114,7 @@ func (n *Node) purge(ctx context.Context) {
 	for ctx.Err() == nil {
 		count, err := n.store.Purge(ctx, n.config.PurgeBatch)
 		if err != nil {
-			n.complain(ctx, "purge failed", err)
+			n.complain(ctx, "purge", err)
 			return
 		}
 		n.config.Events.Purged(count)
@@ -123,16 +123,16 @@ func (n *Node) purge(ctx context.Context) {
 		}
 	}
 	if _, err := n.store.PurgeExecutors(ctx, executorMemory); err != nil {
-		n.complain(ctx, "purge executors failed", err)
+		n.complain(ctx, "purge executors", err)
 	}
 }
 
 // executorMemory is how long a terminal executor is remembered at least.
 const executorMemory = 24 * time.Hour
 
-// complain logs an error, unless this node is being stopped.
-func (n *Node) complain(ctx context.Context, what string, err error) {
+// complain logs that a call of the store failed, unless ctx was ended.
+func (n *Node) complain(ctx context.Context, call string, err error) {
 	if ctx.Err() == nil {
-		n.log.WarnContext(ctx, what, "error", err)
+		n.log.WarnContext(ctx, "store call failed", "call", call, "error", err)
 	}
 }

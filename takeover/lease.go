@@ -82,14 +82,6 @@ func (l *lease) end(cause error) {
 	l.renewed = make(chan struct{})
 }
 
-// context is what work runs under. It is renewed in place while heartbeats
-// land; after it has ended, a later heartbeat brings a new one for later work.
-func (l *lease) context() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ctx
-}
-
 // held reports whether work may go on now.
 func (l *lease) held() bool {
 	l.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,11 +132,9 @@ func set(t *testing.T, fields map[string]any, words []string) {
 
 func named[T fmt.Stringer](t *testing.T, name string, all ...T) T {
 	t.Helper()
-	for _, v := range all {
-		if v.String() == name {
-			return v
-		}
+	i := slices.IndexFunc(all, func(v T) bool { return v.String() == name })
+	if i < 0 {
+		t.Fatalf("no %v is called %q", reflect.TypeFor[T](), name)
 	}
-	t.Fatalf("no %v is called %q", reflect.TypeFor[T](), name)
-	panic("unreachable")
+	return all[i]
 }

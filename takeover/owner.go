@@ -43,9 +43,9 @@ func (n *Node) live(ctx context.Context) (again bool, err error) {
 	if err := n.enlist(ctx, b); err != nil {
 		return false, fmt.Errorf("register executor: %w", err)
 	}
-	beats := n.start(func(ctx context.Context) { n.beat(ctx, b) })
+	beats := n.start(ctx, func(ctx context.Context) { n.beat(ctx, b) })
 	defer beats()
-	chores := n.start(func(ctx context.Context) { n.keepHouse(ctx, b) })
+	chores := n.start(ctx, func(ctx context.Context) { n.keepHouse(ctx, b) })
 	defer chores()
 
 	select {
@@ -60,9 +60,10 @@ func (n *Node) live(ctx context.Context) (again bool, err error) {
 	return n.leave(ctx, b)
 }
 
-// start runs f in a goroutine and returns what ends and awaits it.
-func (n *Node) start(f func(ctx context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+// start runs f in a goroutine and returns what ends and awaits it. The end of
+// ctx does not end it: a node that leaves goes on beating.
+func (n *Node) start(ctx context.Context, f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -220,7 +221,7 @@ func (n *Node) leave(ctx context.Context, b *boot) (again bool, err error) {
 	n.become(records.Draining)
 	b.draining.Store(true)
 	n.log.InfoContext(ctx, "draining", "executor", b.id, "in_progress", n.running.size())
-	told := n.start(func(told context.Context) { n.tell(told, "drain", b, n.store.Drain) })
+	told := n.start(ctx, func(told context.Context) { n.tell(told, "drain", b, n.store.Drain) })
 	defer told()
 
 	limit, cancel := context.WithTimeout(ctx, n.config.DrainTimeout)
@@ -253,7 +254,7 @@ func (n *Node) tell(ctx context.Context, what string, b *boot, write func(contex
 		}
 		return err
 	}, backoff.WithContext(n.pace(), ctx))
-	if err != nil && ctx.Err() == nil {
-		n.log.WarnContext(ctx, what+" failed", "executor", b.id, "error", err)
+	if err != nil {
+		n.complain(ctx, what, err)
 	}
 }

@@ -90,7 +90,7 @@ func (n *Node) learnPeers(ctx context.Context) {
 	defer cancel()
 	rows, err := n.store.ListExecutors(limit, records.Active, records.Draining)
 	if err != nil {
-		n.complain(ctx, "list executors failed", err)
+		n.complain(ctx, "list executors", err)
 		return
 	}
 	n.peers.learn(rows, time.Now())
@@ -104,6 +104,7 @@ type informed struct{ *Node }
 // relearn bounds how often an unproven claim makes this node read the list.
 const relearn = 50 * time.Millisecond
 
+// Probe asks, and asks again if it has learned of somebody new.
 func (n informed) Probe(ctx context.Context, a records.Executor, id records.ID, epoch int64) probe.Observation {
 	o := n.asker.Probe(ctx, a, id, epoch)
 	if o.Claimed == (records.ExecutorID{}) || n.peers.age() < relearn {
@@ -113,6 +114,7 @@ func (n informed) Probe(ctx context.Context, a records.Executor, id records.ID, 
 	return n.asker.Probe(ctx, a, id, epoch)
 }
 
+// Witness asks w what it sees of suspect.
 func (n informed) Witness(ctx context.Context, w records.Executor, suspect records.ExecutorID) probe.Testimony {
 	return n.asker.Witness(ctx, w, suspect)
 }

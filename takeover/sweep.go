@@ -32,7 +32,7 @@ func (n *Node) sweep(ctx context.Context, b *boot) {
 		left--
 		wg.Go(func() {
 			defer func() { <-places }()
-			n.recoverAlone(b, h, terms, work)
+			n.recoverAlone(context.WithoutCancel(ctx), b, h, terms, work)
 		})
 		return left > 0
 	}
@@ -76,7 +76,7 @@ func (n *Node) pages(ctx context.Context, read func(after records.ID) ([]records
 		for {
 			page, err := read(after)
 			if err != nil {
-				n.complain(ctx, "sweep failed", err)
+				n.complain(ctx, "sweep", err)
 				return
 			}
 			for _, r := range page {
@@ -94,7 +94,7 @@ func (n *Node) pages(ctx context.Context, read func(after records.ID) ([]records
 
 // recoverAlone takes the record over without a client. Without work that can
 // be repeated nothing is executed: applied is finalized, not applied released.
-func (n *Node) recoverAlone(b *boot, h records.Held, terms Terms, work Work) {
+func (n *Node) recoverAlone(ctx context.Context, b *boot, h records.Held, terms Terms, work Work) {
 	r := h.Record
 	n.running.enter(r.ID)
 	defer n.running.leave(r.ID)
@@ -103,7 +103,7 @@ func (n *Node) recoverAlone(b *boot, h records.Held, terms Terms, work Work) {
 	if err != nil {
 		return // somebody was faster, or this node may not
 	}
-	n.log.Warn("took over", "record", won.ID, "from", r.Fence(), "epoch", won.Epoch, "takeovers", won.Takeovers, "reason", "sweep")
+	n.log.WarnContext(ctx, "took over", "record", won.ID, "from", r.Fence(), "epoch", won.Epoch, "takeovers", won.Takeovers, "reason", "sweep")
 	n.config.Events.TookOver(won, "sweep")
 	tenure := &tenure{
 		node: n, boot: b, claim: Claim{Record: won, Previous: r.Fence()}, work: work,
@@ -111,7 +111,7 @@ func (n *Node) recoverAlone(b *boot, h records.Held, terms Terms, work Work) {
 			Key: records.Key{Realm: won.Realm, Key: won.Key}, Operation: won.Operation, Resource: won.Resource,
 			Fingerprint: won.Fingerprint, Stored: won.Request, Terms: terms.withDefaults(),
 		},
-		begun: time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: context.Background(),
+		begun: time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: ctx,
 	}
 	tenure.serve()
 }

@@ -149,11 +149,10 @@ func (t *tenure) recover(work Work) ending {
 		r.Settling = settles > 0
 		switch Recover(r) {
 		case Ask:
-			lease, err := t.boot.awaitStart(t.node.ctx)
-			if err != nil {
+			var asked bool
+			if found, asked = t.ask(); !asked {
 				return ending{record: t.claim.Record} // nothing begun: left to others
 			}
-			found = t.ask(lease)
 			r.Asked, r.Finding = true, found.Kind
 		case AskLater:
 			r.Asked = false
@@ -183,22 +182,27 @@ func (t *tenure) recover(work Work) ending {
 	}
 }
 
-// ask asks the reconciler once. Whatever is not an answer in time is Pending.
-func (t *tenure) ask(lease context.Context) (f Finding) {
+// ask asks the reconciler once, under the lease. Whatever is not an answer in
+// time is Pending. Not asked: this node has ended.
+func (t *tenure) ask() (f Finding, asked bool) {
 	r := t.claim.Record
 	if t.request.Terms.Reconciler == nil {
-		return Finding{}
+		return Finding{}, true
+	}
+	lease, err := t.boot.awaitStart(t.node.ctx)
+	if err != nil {
+		return Finding{}, false
 	}
 	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
 			t.node.log.ErrorContext(t.ctx, "reconciler panicked", "record", r.ID, "panic", p, "stack", string(debug.Stack()))
-			f = FoundPending(0)
+			f, asked = FoundPending(0), true
 		}
 		t.node.config.Events.Reconciled(r, f.Kind)
 	}()
-	f, err := t.request.Terms.Reconciler.Reconcile(ctx, r, t.request)
+	f, err = t.request.Terms.Reconciler.Reconcile(ctx, r, t.request)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -207,9 +211,9 @@ func (t *tenure) ask(lease context.Context) (f Finding) {
 	}
 	if err != nil {
 		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
-		return FoundPending(0)
+		return FoundPending(0), true
 	}
-	return f
+	return f, true
 }
 
 // settle writes the record's new state until the store took it or the fence

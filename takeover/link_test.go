@@ -1,0 +1,223 @@
+package takeover_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/probate-dev/probate/probe"
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/takeover"
+)
+
+// linkedAsker asks through the fleet's link from its node to the asked one,
+// if there is one.
+type linkedAsker struct {
+	takeover.Asker
+	fleet *fleet
+	from  string
+}
+
+func (a linkedAsker) Probe(ctx context.Context, e records.Executor, id records.ID, epoch int64) probe.Observation {
+	return a.Asker.Probe(ctx, a.through(e), id, epoch)
+}
+
+func (a linkedAsker) Watch(ctx context.Context, e records.Executor, id records.ID, epoch int64, wait time.Duration) probe.Observation {
+	return a.Asker.Watch(ctx, a.through(e), id, epoch, wait)
+}
+
+func (a linkedAsker) Witness(ctx context.Context, w records.Executor, suspect records.ExecutorID) probe.Testimony {
+	return a.Asker.Witness(ctx, a.through(w), suspect)
+}
+
+func (a linkedAsker) through(e records.Executor) records.Executor {
+	a.fleet.mu.Lock()
+	defer a.fleet.mu.Unlock()
+	for name, m := range a.fleet.nodes {
+		if m.url == e.URL {
+			if l := a.fleet.links[[2]string{a.from, name}]; l != nil {
+				e.URL = "http://" + l.addr()
+			}
+		}
+	}
+	return e
+}
+
+// between puts a link between two nodes, for what from asks of to.
+func (f *fleet) between(from, to *member) *link {
+	f.t.Helper()
+	u, err := url.Parse(to.url)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	l := newLink(f.t, u.Host)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.links[[2]string{from.name, to.name}] = l
+	return l
+}
+
+// link is a TCP proxy that can be told to fail.
+type link struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	fault fault
+	delay time.Duration
+	conns map[net.Conn]struct{}
+	open  sync.WaitGroup
+	moved chan struct{} // closed, and replaced, when the fault changes
+}
+
+type fault int
+
+const (
+	healthy   fault = iota
+	cut             // connections are reset, new ones too
+	blackhole       // connections stay, and nothing passes in either direction
+	deaf            // requests do not pass, answers would
+	mute            // requests pass, answers do not
+)
+
+func newLink(t testing.TB, target string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, target: target, conns: map[net.Conn]struct{}{}, moved: make(chan struct{})}
+	l.open.Go(l.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.set(cut)
+		l.open.Wait()
+	})
+	return l
+}
+
+func (l *link) addr() string { return l.listener.Addr().String() }
+
+// set changes how the link behaves, for open connections too.
+func (l *link) set(f fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = f
+	close(l.moved)
+	l.moved = make(chan struct{})
+	if f == cut {
+		for c := range l.conns {
+			reset(c)
+		}
+	}
+}
+
+// slow delays every chunk in both directions.
+func (l *link) slow(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = d
+}
+
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+func (l *link) accept() {
+	for {
+		in, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !l.adopt(in) {
+			continue
+		}
+		l.open.Go(func() {
+			defer l.drop(in)
+			out, err := net.Dial("tcp", l.target)
+			if err != nil {
+				reset(in)
+				return
+			}
+			defer l.drop(out)
+			if !l.adopt(out) {
+				return
+			}
+			var both sync.WaitGroup
+			both.Go(func() { l.pump(out, in, deaf) })
+			both.Go(func() { l.pump(in, out, mute) })
+			both.Wait()
+		})
+	}
+}
+
+func (l *link) adopt(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fault == cut {
+		reset(c)
+		return false
+	}
+	l.conns[c] = struct{}{}
+	return true
+}
+
+func (l *link) drop(c net.Conn) {
+	_ = c.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}
+
+// pump copies one direction, holding every chunk while it is stopped.
+func (l *link) pump(to, from net.Conn, stopped fault) {
+	defer func() {
+		_ = to.Close()
+		_ = from.Close()
+	}()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if !l.pass(stopped) {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			if err != io.EOF {
+				reset(to)
+			}
+			return
+		}
+	}
+}
+
+// pass waits until the direction is open; false: the link was cut.
+func (l *link) pass(stopped fault) bool {
+	for {
+		l.mu.Lock()
+		fault, moved, delay := l.fault, l.moved, l.delay
+		l.mu.Unlock()
+		switch fault {
+		case cut:
+			return false
+		case blackhole, stopped:
+			<-moved
+		default:
+			if delay > 0 {
+				<-time.After(delay)
+			}
+			return true
+		}
+	}
+}
