@@ -71,7 +71,7 @@ func migrateWith(ctx context.Context, c Config, files fs.FS, run func(m *migrate
 // lock is the transaction: all migrations between Lock and Unlock happen, or
 // none, and of several processes one does the work.
 type migrator struct {
-	ctx    context.Context //nolint:containedctx // the interface has none
+	ctx    context.Context // the interface has none
 	db     *sqlx.DB
 	conn   *sqlx.Conn
 	failed bool

@@ -37,7 +37,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{config: c}
 	s.jobs = groupcommit.New(groupcommit.Config[job]{
-		Weight: func(j job) int { return j.weight },
+		MaxItems: c.maxBatch,
+		Weight:   func(j job) int { return j.weight },
 	}, s.commit)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", c.Path, err), s.shut())
@@ -99,13 +100,8 @@ func (s *Store) openReaders(ctx context.Context) error {
 	s.readers = sqlx.NewDb(db, "sqlite3")
 	s.readers.SetMaxOpenConns(readerConns)
 	s.readers.SetMaxIdleConns(readerConns)
-	s.reads = make(map[string]*sqlx.Stmt, len(readTexts))
-	for _, text := range readTexts {
-		if s.reads[text], err = s.readers.PreparexContext(ctx, s.config.rewrite(text)); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.reads, err = prepare(ctx, s.readers, s.config, readTexts)
+	return err
 }
 
 // readTexts are the statements that readers run.
@@ -113,10 +109,7 @@ var readTexts = []string{loadFleet, load, inProgress, orphans, listBound, list, 
 
 // shut closes what is open, whatever is.
 func (s *Store) shut() error {
-	var faults []error
-	for _, stmt := range s.reads {
-		faults = append(faults, stmt.Close())
-	}
+	faults := closeAll(s.reads)
 	if s.readers != nil {
 		faults = append(faults, s.readers.Close())
 	}

@@ -69,9 +69,12 @@ func (t *tx) load(id records.ID, now int64) (records.Held, error) {
 
 // executor reads an executor inside the transaction.
 func (t *tx) executor(id records.ExecutorID, now int64) (records.Executor, error) {
-	var row executorRow
-	if !t.one(&row, loadExecutor, id[:]) {
-		return records.Executor{}, records.ErrNotFound
+	row, known := t.executors[id]
+	if !known {
+		if !t.one(&row, loadExecutor, id[:]) {
+			return records.Executor{}, records.ErrNotFound
+		}
+		t.executors[id] = row
 	}
 	return row.executor(now)
 }
@@ -88,6 +91,9 @@ func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
 
 // TakeOver implements [records.Records].
 func (s *Store) TakeOver(ctx context.Context, to records.TakeOver) (records.Record, error) {
+	if err := validateToken(to.Attempt); err != nil {
+		return records.Record{}, fmt.Errorf("take over: %w", err)
+	}
 	return decide(ctx, s, "take over", 0, func(t *tx) (records.Record, error) {
 		moved := t.exec(takeOver, to.By[:], to.Attempt[:], to.ID[:], to.From.Executor[:], to.From.Epoch, to.SignedNotRunning)
 		return t.taken(moved, to.ID, to.By, to.Attempt, func(r records.Record) bool {
@@ -99,12 +105,24 @@ func (s *Store) TakeOver(ctx context.Context, to records.TakeOver) (records.Reco
 
 // ClaimUnknown implements [records.Records].
 func (s *Store) ClaimUnknown(ctx context.Context, c records.UnknownClaim) (records.Record, error) {
+	if err := validateToken(c.Attempt); err != nil {
+		return records.Record{}, fmt.Errorf("claim unknown: %w", err)
+	}
 	return decide(ctx, s, "claim unknown", 0, func(t *tx) (records.Record, error) {
 		moved := t.exec(claimUnknown, c.By[:], c.Attempt[:], c.ID[:], c.Epoch)
 		return t.taken(moved, c.ID, c.By, c.Attempt, func(r records.Record) bool {
 			return r.State == records.Unknown && r.Epoch == c.Epoch
 		})
 	})
+}
+
+// validateToken refuses the zero token: two callers without one would be taken
+// for one that repeats itself.
+func validateToken(t records.Token) error {
+	if t == (records.Token{}) {
+		return &records.InvalidError{Field: "attempt", Reason: "missing"}
+	}
+	return nil
 }
 
 // taken returns the record that a take-over or a claim has just moved, or moved

@@ -41,6 +41,9 @@ type Config struct {
 	// rewrite changes a statement's text before it is prepared, so that tests
 	// can take a guard out and see that they notice.
 	rewrite func(text string) string
+	// maxBatch is how many jobs may share a transaction; 1 shows what sharing
+	// is worth.
+	maxBatch int
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -34,8 +34,8 @@ type turn struct {
 	stalled map[int64]bool
 	// overdue is how long a free turn is kept for a place before it is stalled.
 	overdue time.Duration
-	// waited is how many other turns passed since the last want of this store.
-	waited int64
+	// observe hears how many turns of others passed while this store waited.
+	observe func(others int64)
 }
 
 const (
@@ -56,7 +56,7 @@ func openTurn(path string) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{f: f, stalled: make(map[int64]bool), overdue: 50 * time.Millisecond}
+	t := &turn{f: f, stalled: make(map[int64]bool), overdue: 50 * time.Millisecond, observe: func(int64) {}}
 	for t.place = range int64(places) {
 		if ok, err := t.lock(placeByte + t.place); ok || err != nil {
 			return t, errors.Join(err, closeUnless(err == nil, f))
@@ -88,9 +88,12 @@ func (t *turn) acquire(ctx context.Context) error {
 	w := wait{turn: t}
 	for {
 		count, won, err := w.try()
-		if won || err != nil {
-			t.waited = count - since
+		if err != nil {
 			return err
+		}
+		if won {
+			t.observe(count - since)
+			return nil
 		}
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -122,7 +125,8 @@ func (w *wait) try() (count int64, won bool, err error) {
 			}
 		}
 	}
-	return 0, false, errors.Join(err, w.unlock(turnByte))
+	w.unlock(turnByte)
+	return 0, false, err
 }
 
 // before reports whether a place that comes before ours wants the turn, and
@@ -192,7 +196,7 @@ func (t *turn) forgive() error {
 }
 
 // release lets the next one write.
-func (t *turn) release() { _ = t.unlock(turnByte) } // fails only for a bad descriptor
+func (t *turn) release() { t.unlock(turnByte) }
 
 func (t *turn) close() error { return t.f.Close() }
 
@@ -223,8 +227,10 @@ func (t *turn) lock(at int64) (bool, error) {
 	return err == nil, err
 }
 
-func (t *turn) unlock(at int64) error {
-	return t.fcntl(setLock, &unix.Flock_t{Type: unix.F_UNLCK, Start: at, Len: 1})
+// unlock gives one byte back. It can fail only for a closed file, whose locks
+// are gone anyway.
+func (t *turn) unlock(at int64) {
+	_ = t.fcntl(setLock, &unix.Flock_t{Type: unix.F_UNLCK, Start: at, Len: 1})
 }
 
 // locked finds a byte of the range that another store has locked.

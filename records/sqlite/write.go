@@ -32,14 +32,14 @@ func (s *Store) write(ctx context.Context, op string, run func(*tx) error) error
 // decide queues a decision and returns its value once it is durable.
 func decide[T any](ctx context.Context, s *Store, op string, weight int, run func(*tx) (T, error)) (T, error) {
 	value, err := s.jobs.Do(ctx, job{weight: weight, run: func(t *tx) (any, error) { return run(t) }})
-	if err == nil {
-		return value.(T), nil
+	decided, _ := value.(T) // the zero value with an error
+	if err != nil && !isRefusal(err) {
+		return decided, translate(ctx, op, err)
 	}
-	var none T
-	if isDecision(err) {
-		return none, fmt.Errorf("%s: %w", op, err)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", op, err)
 	}
-	return none, translate(ctx, op, err)
+	return decided, err
 }
 
 // refusal marks the error of a job that decided against its caller, as opposed
@@ -48,7 +48,7 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-func isDecision(err error) bool { _, ok := errors.AsType[refusal](err); return ok }
+func isRefusal(err error) bool { _, ok := errors.AsType[refusal](err); return ok }
 
 // commit writes a batch in one transaction. If the transaction fails for a
 // reason that may lie in one job, such as one that does not fit on the disk,
@@ -91,7 +91,8 @@ func (s *Store) attempt(ctx context.Context, batch []job) ([]groupcommit.Result[
 		return nil, err
 	}
 	// Nothing below waits for anybody, so nothing below is interrupted.
-	t := &tx{writer: s.writer, config: &s.config}
+	ctx = context.WithoutCancel(ctx)
+	t := &tx{writer: s.writer, config: &s.config, ctx: ctx, executors: make(map[records.ExecutorID]executorRow)}
 	results := make([]groupcommit.Result[any], len(batch))
 	for i, j := range batch {
 		results[i] = t.run(j)
@@ -99,7 +100,7 @@ func (s *Store) attempt(ctx context.Context, batch []job) ([]groupcommit.Result[
 			return nil, errors.Join(t.broken, s.writer.rollback())
 		}
 	}
-	if err := s.writer.exec(context.Background(), "COMMIT"); err != nil {
+	if err := s.writer.exec(ctx, "COMMIT"); err != nil {
 		return nil, errors.Join(err, s.writer.rollback())
 	}
 	return results, nil
@@ -111,15 +112,19 @@ func (s *Store) attempt(ctx context.Context, batch []job) ([]groupcommit.Result[
 type tx struct {
 	*writer
 	config *Config
+	ctx    context.Context
 	broken error
+	// executors that were read in this transaction and not written since: a
+	// batch of reserves is mostly by one.
+	executors map[records.ExecutorID]executorRow
 }
 
 func (t *tx) run(j job) groupcommit.Result[any] {
 	value, err := j.run(t)
 	if err != nil {
-		err = refusal{err}
+		return groupcommit.Result[any]{Err: refusal{err}}
 	}
-	return groupcommit.Result[any]{Value: value, Err: err}
+	return groupcommit.Result[any]{Value: value}
 }
 
 // now reads the clock, in microseconds.
@@ -130,7 +135,8 @@ func (t *tx) exec(text string, args ...any) int64 {
 	if t.broken != nil {
 		return 0
 	}
-	result, err := t.stmts[text].ExecContext(context.Background(), args...)
+	t.expect(text)
+	result, err := t.stmts[text].ExecContext(t.ctx, args...)
 	if err != nil {
 		t.broken = err
 		return 0
@@ -147,11 +153,21 @@ func (t *tx) one(dest any, text string, args ...any) bool {
 	if t.broken != nil {
 		return false
 	}
-	err := t.stmts[text].GetContext(context.Background(), dest, args...)
+	t.expect(text)
+	err := t.stmts[text].GetContext(t.ctx, dest, args...)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.broken = err
 	}
 	return err == nil
+}
+
+// expect forgets what was read of executors if text may change them.
+func (t *tx) expect(text string) {
+	switch text {
+	case reserve, load, loadExecutor, takeOver, claimUnknown, finalize, release, markUnknown, landed:
+	default:
+		clear(t.executors)
+	}
 }
 
 // whole runs steps of which all count or none.
@@ -191,17 +207,36 @@ func openWriter(ctx context.Context, c Config) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{db: sqlx.NewDb(db, "sqlite3"), stmts: make(map[string]*sqlx.Stmt, len(writeTexts))}
+	w := &writer{db: sqlx.NewDb(db, "sqlite3")}
 	w.db.SetMaxOpenConns(1)
 	if w.conn, err = w.db.Connx(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	for _, text := range writeTexts {
-		if w.stmts[text], err = w.conn.PreparexContext(ctx, c.rewrite(text)); err != nil {
-			return nil, errors.Join(err, w.close())
-		}
+	if w.stmts, err = prepare(ctx, w.conn, c, writeTexts); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
+}
+
+// prepare prepares all texts. Those that succeeded are returned even with an
+// error, to be closed.
+func prepare(ctx context.Context, on sqlx.PreparerContext, c Config, texts []string) (map[string]*sqlx.Stmt, error) {
+	stmts := make(map[string]*sqlx.Stmt, len(texts))
+	for _, text := range texts {
+		stmt, err := sqlx.PreparexContext(ctx, on, c.rewrite(text)) //nolint:sqlclosecheck // closeAll does
+		if err != nil {
+			return stmts, err
+		}
+		stmts[text] = stmt
+	}
+	return stmts, nil
+}
+
+func closeAll(stmts map[string]*sqlx.Stmt) (faults []error) {
+	for _, stmt := range stmts {
+		faults = append(faults, stmt.Close())
+	}
+	return faults
 }
 
 func (w *writer) exec(ctx context.Context, text string) error {
@@ -212,20 +247,16 @@ func (w *writer) exec(ctx context.Context, text string) error {
 // rollback ends the transaction if SQLite has not done so itself.
 func (w *writer) rollback() error {
 	return w.conn.Raw(func(c any) error {
-		if raw := c.(driver.Conn).Raw(); !raw.GetAutocommit() {
-			return raw.Exec("ROLLBACK")
+		dc, ok := c.(driver.Conn)
+		if !ok || dc.Raw().GetAutocommit() {
+			return nil
 		}
-		return nil
+		return dc.Raw().Exec("ROLLBACK")
 	})
 }
 
 func (w *writer) close() error {
-	var faults []error
-	for _, stmt := range w.stmts {
-		if stmt != nil {
-			faults = append(faults, stmt.Close())
-		}
-	}
+	faults := closeAll(w.stmts)
 	if w.conn != nil {
 		faults = append(faults, w.conn.Close())
 	}

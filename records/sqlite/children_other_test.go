@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package sqlite_test
+
+// runChild: no test starts processes here.
+func runChild(string) int { return 2 }

@@ -1,0 +1,19 @@
+package sqlite_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// childRole in the environment makes the test binary one of the processes of a
+// test instead of running tests.
+const childRole = "PROBATE_SQLITE_CHILD"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(runChild(role))
+	}
+	goleak.VerifyTestMain(m)
+}
