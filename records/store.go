@@ -82,9 +82,10 @@ type Executors interface {
 type Records interface {
 	// Reserve decides in one statement who owns the key. Owned: the caller
 	// does, at Record.Fence(), and must execute; a repeated call with the same
-	// token says so again while that claim is in progress. Not owned: Record
-	// is what stands there, with its executor. ErrNotActive: nothing stands
-	// there and the caller may not claim.
+	// token says so again while that claim is in progress. Executor may be left
+	// out then, for it is the caller. Not owned: Record is what stands there,
+	// with its executor. ErrNotActive: nothing stands there, or what stands
+	// there could be claimed, and the caller may not claim.
 	Reserve(ctx context.Context, r Reservation) (Reserved, error)
 	// Load reads a record with its executor. ErrNotFound.
 	Load(ctx context.Context, id ID) (Held, error)
