@@ -131,18 +131,18 @@ var caseRules = group{name: "Case", alone: true, rules: []rule{
 
 // holdsInstant reports whether a time.Time could be passed inside t.
 func holdsInstant(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Struct:
-		if t == reflect.TypeFor[time.Time]() {
+	if t == reflect.TypeFor[time.Time]() {
+		return true
+	}
+	if kind := t.Kind(); kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Array {
+		return holdsInstant(t.Elem())
+	} else if kind != reflect.Struct {
+		return false
+	}
+	for field := range t.Fields() {
+		if holdsInstant(field.Type) {
 			return true
 		}
-		for field := range t.Fields() {
-			if holdsInstant(field.Type) {
-				return true
-			}
-		}
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holdsInstant(t.Elem())
 	}
 	return false
 }

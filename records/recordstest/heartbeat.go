@@ -52,9 +52,10 @@ var heartbeatRules = group{name: "Heartbeat", rules: []rule{
 	{"ALateBeatBeginsANewRun", func(f *fixture) {
 		e := f.active(records.Registration{LeaseTTL: 40 * time.Millisecond})
 		f.elapse(20 * time.Millisecond)
-		got := f.beat(e.ID)
-		if !got.LeaseSince.Equal(got.HeartbeatAt) {
-			f.Errorf("lease since %s, want the late beat's time %s", got.LeaseSince, got.HeartbeatAt)
+		late := f.beat(e.ID)
+		next := f.beat(e.ID)
+		if late.LeaseSince.Sub(e.HeartbeatAt) < 20*time.Millisecond || late.LeaseSince.After(next.HeartbeatAt) {
+			f.Errorf("lease since %s, want the late beat's time %s", late.LeaseSince, late.HeartbeatAt)
 		}
 	}},
 	{"TheAgeGrowsWithTheDatabasesClock", func(f *fixture) {

@@ -213,14 +213,15 @@ func (f *fixture) sameKeysInAnyOrder(nodes []records.Store, by records.ExecutorI
 func (f *fixture) someCallersLeave(by records.ExecutorID, n int) {
 	f.Helper()
 	left := errors.New("left")
-	ctx, cancel := context.WithCancelCause(f.Context())
+	stays := f.Context()
+	ctx, cancel := context.WithCancelCause(stays)
 	wanted := make([]records.Reservation, n)
 	for i := range wanted {
 		wanted[i] = reservation(by)
 	}
 	for i, err := range atOnce(n, func(i int) error {
 		if i%2 == 0 {
-			return reserveOn(f.Context(), f.store, wanted[i])
+			return reserveOn(stays, f.store, wanted[i])
 		}
 		if i == n/2+1 {
 			cancel(left)
@@ -239,14 +240,14 @@ func (f *fixture) someCallersLeave(by records.ExecutorID, n int) {
 // These count rows of their own.
 var ownRaceRules = group{name: "RaceAlone", alone: true, rules: []rule{
 	{"NoClaimLandsAfterTheFence", func(f *fixture) {
-		for range 3 {
+		for range 6 {
 			f.claimsUntilFenced(func(ctx context.Context, s records.Store, by records.ExecutorID) error {
 				return errOf(s.Reserve(ctx, reservation(by)))
 			})
 		}
 	}},
 	{"NoTakeOverLandsAfterTheFence", func(f *fixture) {
-		for range 3 {
+		for range 6 {
 			dead := f.active(records.Registration{})
 			orphans := make(chan records.Record, 100)
 			for _, r := range f.claims(dead.ID, cap(orphans)) {

@@ -172,12 +172,6 @@ var refusedTakeOverRules = group{name: "TakeOverRefuses", rules: []rule{
 		_, err := f.store.TakeOver(f.Context(), takeOver(r, a.ID))
 		f.refused(err, records.ErrFenced)
 	}},
-	{"WithoutAToken", func(f *fixture) {
-		a := f.active(records.Registration{})
-		t := takeOver(f.claim(a.ID), a.ID)
-		t.Attempt = records.Token{}
-		f.staysPut(t, records.ErrInvalid)
-	}},
 }}
 
 // staysPut demands that a take-over is refused and changes nothing.
@@ -244,12 +238,6 @@ var claimUnknownRules = group{name: "ClaimUnknown", rules: []rule{
 		for _, id := range f.inactive() {
 			f.remainsUnclaimed(claimOf(r, id), records.ErrNotActive)
 		}
-	}},
-	{"RefusesToGoWithoutAToken", func(f *fixture) {
-		a := f.active(records.Registration{})
-		c := claimOf(f.unknown(a.ID), a.ID)
-		c.Attempt = records.Token{}
-		f.remainsUnclaimed(c, records.ErrInvalid)
 	}},
 }}
 
