@@ -9,8 +9,9 @@ import (
 	"github.com/probate-dev/probate/records"
 )
 
-// listWindow is how many rows a page examines at most: a few milliseconds.
-const listWindow = 5000
+// defaultListWindow is how many rows a page examines at most: a few
+// milliseconds.
+const defaultListWindow = 5000
 
 // lastID is the largest id there can be.
 var lastID = records.ID(bytes.Repeat([]byte{0xff}, len(records.ID{})))
@@ -40,7 +41,7 @@ func (s *Store) List(ctx context.Context, f records.Filter) (records.Page, error
 		return records.Page{}, fmt.Errorf("list records: %w", err)
 	}
 	page := records.Page{Next: lastID}
-	bound, err := readOne[[]byte](ctx, s, "list records", listBound, f.After[:], listWindow)
+	bound, err := readOne[[]byte](ctx, s, "list records", listBound, f.After[:], s.listWindow)
 	switch {
 	case err == nil:
 		page.More = fill(page.Next[:], bound)

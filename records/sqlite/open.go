@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/ncruces/go-sqlite3/driver"
@@ -35,9 +36,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := prepareFile(c.Path); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", c.Path, err)
 	}
-	s := &Store{config: c}
+	s := &Store{config: c, listWindow: defaultListWindow}
 	s.jobs = groupcommit.New(groupcommit.Config[job]{
 		MaxItems: c.maxBatch,
+		Observe:  c.observe,
 		Weight:   func(j job) int { return j.weight },
 	}, s.commit)
 	if err := s.open(ctx); err != nil {
@@ -159,5 +161,11 @@ func dsn(c Config, pragmas ...string) string {
 	for _, p := range pragmas {
 		q.Add("_pragma", p)
 	}
-	return (&url.URL{Scheme: "file", OmitHost: true, Path: c.Path, RawQuery: q.Encode()}).String()
+	path := filepath.ToSlash(c.Path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter
+	}
+	// SQLite knows %20 and no plus sign.
+	query := strings.ReplaceAll(q.Encode(), "+", "%20")
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query}).String()
 }

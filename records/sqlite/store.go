@@ -44,6 +44,7 @@ type Config struct {
 	// maxBatch is how many jobs may share a transaction; 1 shows what sharing
 	// is worth.
 	maxBatch int
+	observe  func(decisions int) // hears the size of every batch
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -87,6 +88,8 @@ type Store struct {
 	jobs    *groupcommit.Committer[job, any]
 	readers *sqlx.DB
 	reads   map[string]*sqlx.Stmt
+
+	listWindow int // rows that a page of a listing examines at most
 
 	mu      sync.Mutex
 	closed  bool

@@ -17,4 +17,3 @@ func TestStore(t *testing.T) {
 		}
 	})
 }
-
