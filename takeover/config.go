@@ -49,6 +49,10 @@ type Config struct {
 	// 1,000, 10,000 and 20,000.
 	WaitersPerKey, WaitersPerRealm, WaitersPerNode int
 
+	// MemoryBytes bounds the finalized records that are replayed without asking
+	// the store. Default 64 MiB; negative: none.
+	MemoryBytes int
+
 	// AttestEvery is how often a peer is asked to dial this node back.
 	// Default 1m.
 	AttestEvery time.Duration
@@ -89,6 +93,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.WaitersPerKey, 1_000)
 	setDefault(&c.WaitersPerRealm, 10_000)
 	setDefault(&c.WaitersPerNode, 20_000)
+	setDefault(&c.MemoryBytes, 64<<20)
 	setDefault(&c.AttestEvery, time.Minute)
 	setDefault(&c.SweepEvery, 15*time.Second)
 	setDefault(&c.SweepBatch, 100)

@@ -21,6 +21,9 @@ func (n *Node) Do(ctx context.Context, req Request, work Work) (Answer, error) {
 	req.Terms = req.Terms.withDefaults()
 	id := req.Key.ID()
 	for n.answering() {
+		if r, ok := n.memory.recall(id); ok {
+			return replay(r, req), nil
+		}
 		f, pilot := n.flights.board(id, req, work)
 		if pilot {
 			n.wg.Go(func() { n.fly(context.WithoutCancel(ctx), f) })
@@ -63,6 +66,14 @@ func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Durati
 	case <-ctx.Done():
 		return Answer{}, false, context.Cause(ctx)
 	}
+}
+
+// replay answers from a finalized record.
+func replay(r records.Record, req Request) Answer {
+	if r.Fingerprint != req.Fingerprint {
+		return Answer{Outcome: Reused, Record: r}
+	}
+	return Answer{Outcome: Replayed, Record: r}
 }
 
 // arrive is what a landed flight tells one of its callers.

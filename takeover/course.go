@@ -59,9 +59,13 @@ func (c *course) run() landing {
 }
 
 // reserve asks for the key. The running set knows of it before the store does.
+// A node that may not claim only looks what stands there.
 func (c *course) reserve() *landing {
 	n, f := c.node, c.flight
 	b := n.boot()
+	if !b.mayClaim() {
+		return c.look()
+	}
 	r := records.Reservation{
 		ID: f.id, Realm: f.request.Key.Realm, Key: f.request.Key.Key,
 		Operation: f.request.Operation, Resource: f.request.Resource,
@@ -92,6 +96,25 @@ func (c *course) reserve() *landing {
 	}
 	f.know(got.Record, got.Owned)
 	return nil
+}
+
+// look reads what stands under the key, for a node that may not claim it.
+func (c *course) look() *landing {
+	n := c.node
+	patience, cancel := context.WithTimeout(n.abort, 2*n.config.StatementTimeout)
+	defer cancel()
+	h, err := definite(patience, n, func(ctx context.Context) (records.Held, error) { return n.store.Load(ctx, c.flight.id) })
+	switch {
+	case err == nil:
+		c.found(h)
+		c.flight.know(h.Record, false)
+		return nil
+	case errors.Is(err, records.ErrNotFound):
+		return &landing{err: ErrNotServing}
+	case uncertain(err):
+		err = asUnavailable(err)
+	}
+	return &landing{err: fmt.Errorf("load: %w", err)}
 }
 
 // step does the next thing for a record that this flight does not hold.
@@ -170,6 +193,7 @@ func (c *course) found(h records.Held) {
 	} else {
 		c.trail.reread = true
 	}
+	c.node.memory.keep(h.Record)
 	c.held = h
 }
 

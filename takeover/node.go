@@ -40,6 +40,7 @@ type Node struct {
 	running  *runningSet
 	flights  *flights
 	waiters  waiters
+	memory   memory
 	confirms singleflight.Group // by executor
 	fences   singleflight.Group // by executor
 
@@ -65,6 +66,7 @@ func New(config Config, store records.Store, asker Asker) (*Node, error) {
 		config: config, store: store, asker: asker, log: config.Logger,
 		running: newRunningSet(), flights: newFlights(),
 		waiters:     waiters{perKey: config.WaitersPerKey, perRealm: config.WaitersPerRealm, perNode: config.WaitersPerNode},
+		memory:      memory{bytes: max(config.MemoryBytes, 0)},
 		drain:       make(chan struct{}),
 		sparedUntil: map[records.ExecutorID]time.Time{},
 	}

@@ -44,6 +44,9 @@ func (c *course) watch() *landing {
 func (c *course) heard(o probe.Observation) {
 	c.saw(evidenceOf(o.Verdict))
 	c.trail.failure = o
+	if o.Verdict.Signed() {
+		c.trail.broken = false
+	}
 	if o.Verdict == probe.NotRunning {
 		c.trail.notRunning = time.Now()
 	}
@@ -117,15 +120,20 @@ func (c *course) fence(s records.Suspicion) {
 		key += " probed"
 	}
 	got, err, _ := n.fences.Do(key, func() (any, error) {
-		return definite(n.ctx, n, func(ctx context.Context) (records.Executor, error) { return n.store.Fence(ctx, s) })
+		e, err := definite(n.ctx, n, func(ctx context.Context) (records.Executor, error) { return n.store.Fence(ctx, s) })
+		switch {
+		case err != nil:
+			n.log.WarnContext(c.ctx, "fence refused", "suspect", s.Suspect, "probed", s.Probed, "error", err)
+		case e.FencedBy == s.Observer:
+			n.log.WarnContext(c.ctx, "fenced", "executor", s.Suspect, "reason", s.Reason)
+			n.config.Events.Fenced(s.Suspect, s.Reason)
+		}
+		return e, err
 	})
 	if err == nil {
 		c.held.Executor = got.(records.Executor)
-		n.config.Events.Fenced(s.Suspect, s.Reason)
-		n.log.WarnContext(c.ctx, "fenced", "executor", s.Suspect, "state", c.held.Executor.State, "reason", s.Reason)
 		return
 	}
-	n.log.WarnContext(c.ctx, "fence refused", "suspect", s.Suspect, "probed", s.Probed, "error", err)
 	if s.Probed {
 		c.saw(Doubted)
 	} else {

@@ -1,0 +1,98 @@
+package takeover
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// memory keeps finalized records that were lately read from the store or
+// written to it, so that a replay need not ask. Such a record does not change
+// before it expires; one that will soon is not kept, nor is any kept for long,
+// since an operator may have erased it.
+type memory struct {
+	bytes int // bound; 0: keeps nothing
+
+	mu    sync.Mutex
+	items map[records.ID]*list.Element
+	order list.List // of remembered, latest used first
+	size  int
+}
+
+type remembered struct {
+	record records.Record
+	until  time.Time
+	size   int
+}
+
+const (
+	// rememberFor bounds the age of what is replayed from memory.
+	rememberFor = 30 * time.Second
+	// expiryGuard is more than clocks may differ by before a record counts as
+	// expired here earlier than there; the store's grace is longer.
+	expiryGuard = time.Minute
+	// rowBytes is what a row costs besides its bytes.
+	rowBytes = 512
+)
+
+// keep remembers a finalized record.
+func (m *memory) keep(r records.Record) {
+	if r.State != records.Finalized || r.Response == nil {
+		return
+	}
+	now := time.Now()
+	until := now.Add(rememberFor)
+	if r.ExpiresAt.Before(until.Add(expiryGuard)) {
+		return
+	}
+	it := &remembered{record: r, until: until, size: sizeOf(r)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if it.size > m.bytes/8 {
+		return
+	}
+	if old, ok := m.items[r.ID]; ok {
+		m.forget(old)
+	}
+	if m.items == nil {
+		m.items = map[records.ID]*list.Element{}
+	}
+	m.items[r.ID] = m.order.PushFront(it)
+	m.size += it.size
+	for m.size > m.bytes {
+		m.forget(m.order.Back())
+	}
+}
+
+// recall returns a finalized record that is still remembered.
+func (m *memory) recall(id records.ID) (records.Record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.items[id]
+	if !ok {
+		return records.Record{}, false
+	}
+	it := e.Value.(*remembered)
+	if time.Now().After(it.until) {
+		m.forget(e)
+		return records.Record{}, false
+	}
+	m.order.MoveToFront(e)
+	return it.record, true
+}
+
+func (m *memory) forget(e *list.Element) {
+	it := m.order.Remove(e).(*remembered)
+	delete(m.items, it.record.ID)
+	m.size -= it.size
+}
+
+func sizeOf(r records.Record) int {
+	n := rowBytes + len(r.Realm) + len(r.Key) + len(r.Operation) + len(r.Resource) + len(r.Request) + len(r.Response.Body)
+	for _, h := range r.Response.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
