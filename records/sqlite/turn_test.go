@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,12 +24,14 @@ func TestTurn(t *testing.T) {
 		a, b, c := openTurn(t, path, never), openTurn(t, path, never), openTurn(t, path, never)
 		acquire(t, a)
 		order := make(chan string, 2)
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		for name, turn := range map[string]sqlite.Turn{"b": b, "c": c} {
-			go func() {
+			wg.Go(func() {
 				acquire(t, turn)
 				order <- name
 				turn.Release()
-			}()
+			})
 		}
 		await(t, func() bool { return a.Waiting() == 2 })
 		a.Release()
@@ -52,12 +55,14 @@ func TestTurn(t *testing.T) {
 		a, b, c := openTurn(t, path, never), openTurn(t, path, never), openTurn(t, path, never)
 		acquire(t, b)
 		first := make(chan string, 2)
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		start := func(name string, turn sqlite.Turn) {
-			go func() {
+			wg.Go(func() {
 				acquire(t, turn)
 				first <- name
 				turn.Release()
-			}()
+			})
 		}
 		start("a", a)
 		await(t, func() bool { return b.Waiting() == 1 })
