@@ -140,13 +140,11 @@ func ofExchange(err error, answered, sole bool) Verdict {
 		return Unknown // cut, reset or stalled in the middle
 	case isTimeout(err):
 		return Silent
-	case sole && isReset(err):
+	case sole && errors.Is(err, syscall.ECONNRESET):
 		return Down
 	}
 	return Unknown // closed without a word, or not HTTP
 }
-
-func isReset(err error) bool { return isAnyOf(err, syscall.ECONNRESET, syscall.EPIPE) }
 
 func isTimeout(err error) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {

@@ -224,7 +224,7 @@ func (c *Client) askFresh(ctx context.Context, url string, q question, header, o
 	defer conn.Close()
 	reply, x := c.exchange(ctx, conn, url, q, header, overall)
 	if x.err != nil {
-		return nil, failed(x.verdict(sole), ErrNoAnswer, x.err)
+		return nil, failed(ofExchange(x.err, x.answered, sole), ErrNoAnswer, x.err)
 	}
 	return reply, x.refused
 }
@@ -251,12 +251,9 @@ func (c *Client) connect(ctx context.Context, t *http.Transport, scheme, hostpor
 type exchanged struct {
 	err      error    // no complete answer
 	refused  *failure // a complete answer that is not from our handler
-	written  bool     // the request was written
 	answered bool     // a byte of an answer arrived
 	begun    bool     // the answer has a good header
 }
-
-func (x exchanged) verdict(sole bool) Verdict { return ofExchange(x.err, x.answered, sole) }
 
 // Both are timeouts to isTimeout.
 var (
@@ -273,16 +270,13 @@ func (c *Client) exchange(ctx context.Context, conn *http.ClientConn, url string
 	awaitHeader := time.AfterFunc(header, func() { cancel(errHeaderTimeout) })
 	defer awaitHeader.Stop()
 
-	var written, answered atomic.Bool
-	trace := httptrace.ClientTrace{
-		WroteRequest:         func(i httptrace.WroteRequestInfo) { written.Store(i.Err == nil) },
-		GotFirstResponseByte: func() { answered.Store(true) },
-	}
+	var answered atomic.Bool
+	trace := httptrace.ClientTrace{GotFirstResponseByte: func() { answered.Store(true) }}
 	fail := func(err error, begun bool) ([]byte, exchanged) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, exchanged{err: err, written: written.Load(), answered: begun || answered.Load(), begun: begun}
+		return nil, exchanged{err: err, answered: begun || answered.Load(), begun: begun}
 	}
 	req, err := c.newRequest(httptrace.WithClientTrace(ctx, &trace), url, q)
 	if err != nil {

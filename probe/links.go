@@ -11,7 +11,6 @@ type link struct {
 	key     string
 	ready   chan struct{} // closed once the fields below are set
 	conn    *http.ClientConn
-	sole    bool // its address was the only one of its name
 	failure *failure
 }
 
@@ -43,7 +42,7 @@ func (c *Client) link(ctx context.Context, scheme, hostport string) (*link, *fai
 		c.calls.Go(func() {
 			ctx, cancel := context.WithTimeout(c.life, c.cfg.Overall)
 			defer cancel()
-			l.conn, l.sole, l.failure = c.connect(ctx, c.shared, scheme, hostport)
+			l.conn, _, l.failure = c.connect(ctx, c.shared, scheme, hostport)
 			close(l.ready)
 			if l.failure != nil {
 				c.links.drop(l)

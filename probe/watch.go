@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -18,7 +19,8 @@ const MaxWait = time.Minute
 // instant the executor's process dies, and within two seconds of its host
 // vanishing, by pings; then every watch that had begun on it returns
 // [Unknown] with Broken set. A watch that could not begin fails as a probe
-// does.
+// does, except that only a refused connection is [Down]: a server that knows
+// no HTTP/2 may reset it.
 func (c *Client) Watch(ctx context.Context, a records.Executor, id records.ID, epoch int64, wait time.Duration) Observation {
 	start := time.Now()
 	ctx, leave := c.enter(ctx)
@@ -53,8 +55,8 @@ func (c *Client) askShared(ctx context.Context, url string, q question) (reply [
 		if x.err == nil {
 			return reply, false, x.refused
 		}
-		dead := l.conn.Err() != nil || isReset(x.err)
-		stale := !x.written && ctx.Err() == nil && !isTimeout(x.err)
+		dead := l.conn.Err() != nil || isAnyOf(x.err, syscall.ECONNRESET, syscall.EPIPE)
+		stale := !x.answered && ctx.Err() == nil && !isTimeout(x.err)
 		if dead || stale {
 			c.links.drop(l)
 		}
@@ -62,10 +64,10 @@ func (c *Client) askShared(ctx context.Context, url string, q question) (reply [
 		case x.begun && dead:
 			return nil, true, failed(Unknown, ErrNoAnswer, x.err)
 		case stale && first:
-			// It ended, or was told to take no more, before the request was
-			// written: the next one is dialled afresh.
+			// The connection ended, or took no more, before it took this
+			// question. Questions change nothing, so ask on a new one.
 		default:
-			return nil, false, failed(x.verdict(l.sole), ErrNoAnswer, x.err)
+			return nil, false, failed(ofExchange(x.err, x.answered, false), ErrNoAnswer, x.err)
 		}
 	}
 }
