@@ -61,3 +61,7 @@ CREATE TABLE probate.records (
     expires_at   timestamptz,
     CHECK ((state = 'in_progress') = (expires_at IS NULL))
 );
+
+CREATE INDEX records_in_progress ON probate.records (executor_id, id) WHERE state = 'in_progress';
+CREATE INDEX records_expiring ON probate.records (expires_at) WHERE state <> 'in_progress';
+CREATE INDEX records_unknown ON probate.records (id) WHERE state = 'unknown';

@@ -105,6 +105,9 @@ func isOurs(err error) bool {
 	return false
 }
 
+// isContended reports that another transaction stood in the way.
+func isContended(err error) bool { return faultOf(err) == faultContended }
+
 // isUndefined reports that a table or schema is not there.
 func isUndefined(err error) bool {
 	server, ok := errors.AsType[*pq.Error](err)

@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lib/pq/oid"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/records/groupcommit"
+)
+
+// Load reads a record with its executor.
+func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
+	held, err := s.loading.Do(ctx, id)
+	return held, queued(err)
+}
+
+func (s *Store) loadBatch(batch []records.ID) []groupcommit.Result[records.Held] {
+	results := make([]groupcommit.Result[records.Held], len(batch))
+	rows, err := s.loadRows(context.Background(), len(batch), func(n int) (records.ExecutorID, records.ID) {
+		return records.ExecutorID{}, batch[n]
+	})
+	for i := range results {
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case !rows[i].found():
+			results[i].Err = fmt.Errorf("load: %w", records.ErrNotFound)
+		default:
+			results[i].Value, results[i].Err = rows[i].held()
+		}
+	}
+	return results
+}
+
+// loadRows reads n records, each with its executor and the state of the
+// executor that asks, and returns a row for each, found or not.
+func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker records.ExecutorID, id records.ID)) ([]heldRow, error) {
+	askers, ids := newArray(oid.T_uuid, n, 16), newArray(oid.T_bytea, n, 32)
+	for i := range n {
+		asker, id := asked(i)
+		askers.add(asker[:])
+		ids.add(id[:])
+	}
+	var rows []heldRow
+	err := s.data.attempt(ctx, "load", n, func(ctx context.Context) error {
+		return s.data.selects(ctx, &rows, loadMany, s.config.Grace.Microseconds(), askers, ids)
+	})
+	if err != nil {
+		return nil, err
+	}
+	inOrder := make([]heldRow, n)
+	for _, row := range rows {
+		inOrder[row.Asked-1] = row
+	}
+	return inOrder, nil
+}

@@ -1,0 +1,212 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lib/pq/oid"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/records/groupcommit"
+)
+
+// reserveRounds bounds how often a reservation that found its key taken, and
+// then free, is tried again.
+const reserveRounds = 8
+
+var errUnsteady = errors.New("the key kept changing hands")
+
+// Reserve decides in one statement who owns the key.
+func (s *Store) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
+	if err := r.Validate(); err != nil {
+		return records.Reserved{}, err
+	}
+	got, err := s.reserving.Do(ctx, r)
+	return got, queued(err)
+}
+
+func weightOfReservation(r records.Reservation) int {
+	return len(r.Realm) + len(r.Key) + len(r.Operation) + len(r.Resource) + len(r.Request) + 200
+}
+
+// reserveBatch claims what is free and reads what is not. A key that several
+// callers want is claimed for the first; the others read what the first wrote.
+// What stood there when it was claimed and was free when it was read goes
+// around again.
+func (s *Store) reserveBatch(batch []records.Reservation) []groupcommit.Result[records.Reserved] {
+	ctx := context.Background() // no caller's: the batch belongs to all of them
+	results := make([]groupcommit.Result[records.Reserved], len(batch))
+	open := make([]int, len(batch))
+	for i := range open {
+		open[i] = i
+	}
+	for range reserveRounds {
+		open = s.reserveRound(ctx, batch, open, results)
+		if len(open) == 0 {
+			return results
+		}
+	}
+	for _, i := range open {
+		results[i].Err = fmt.Errorf("reserve: %w: %w", records.ErrUnavailable, errUnsteady)
+	}
+	return results
+}
+
+// reserveRound settles what it can of the open reservations and returns those
+// that it could not.
+func (s *Store) reserveRound(ctx context.Context, batch []records.Reservation, open []int, results []groupcommit.Result[records.Reserved]) []int {
+	claimed, errs := s.claim(ctx, batch, firstOfEach(batch, open))
+	var taken []int
+	for _, i := range open {
+		switch row, ok := claimed[i]; {
+		case ok:
+			results[i].Value, results[i].Err = owned(batch[i], row), nil
+		case errs[i] != nil:
+			results[i].Err = errs[i]
+		default:
+			taken = append(taken, i)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	rows, err := s.loadRows(ctx, len(taken), func(n int) (records.ExecutorID, records.ID) {
+		return batch[taken[n]].By, batch[taken[n]].ID
+	})
+	var again []int
+	for n, i := range taken {
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		switch row := rows[n]; {
+		case row.found() && !row.Claimable:
+			results[i].Value, results[i].Err = standing(batch[i], row)
+		case !row.askerActive():
+			results[i].Err = fmt.Errorf("reserve: %w", records.ErrNotActive)
+		default:
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// firstOfEach picks, of the open reservations, one for each id, in order of id.
+func firstOfEach(batch []records.Reservation, open []int) []int {
+	first := slices.Clone(open)
+	slices.SortStableFunc(first, func(a, b int) int { return batch[a].ID.Compare(batch[b].ID) })
+	return slices.CompactFunc(first, func(a, b int) bool { return batch[a].ID == batch[b].ID })
+}
+
+// claimedRow is what a reserve statement returns.
+type claimedRow struct {
+	ID        []byte       `db:"id"`
+	Epoch     int64        `db:"epoch"`
+	CreatedAt sql.NullTime `db:"created_at"`
+	executorRow
+}
+
+// claim sends the reservations at the given places, sorted and each for an id
+// of its own. It returns the rows that were claimed and the errors, by place.
+func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int) (map[int]claimedRow, map[int]error) {
+	claimed, errs := make(map[int]claimedRow, len(at)), map[int]error{}
+	if len(at) > 1 {
+		rows, err := s.claimMany(ctx, batch, at)
+		if err == nil {
+			for _, i := range at {
+				if row, ok := rows[batch[i].ID]; ok {
+					claimed[i] = row
+				}
+			}
+			return claimed, errs
+		}
+		if errors.Is(err, records.ErrUnavailable) && !isContended(err) {
+			for _, i := range at {
+				errs[i] = err
+			}
+			return claimed, errs
+		}
+	}
+	for _, i := range at {
+		switch row, ok, err := s.claimOne(ctx, batch[i]); {
+		case err != nil:
+			errs[i] = err
+		case ok:
+			claimed[i] = row
+		}
+	}
+	return claimed, errs
+}
+
+func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimedRow, bool, error) {
+	var rows []claimedRow
+	err := s.data.attempt(ctx, "reserve", 1, func(ctx context.Context) error {
+		rows = rows[:0]
+		return s.data.selects(ctx, &rows, reserveOne, s.config.Grace.Microseconds(), uuids(r.By),
+			r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
+			r.Fingerprint[:], r.Attempt[:], r.Request)
+	})
+	if err != nil || len(rows) == 0 {
+		return claimedRow{}, false, err
+	}
+	return rows[0], true, nil
+}
+
+func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at []int) (map[records.ID]claimedRow, error) {
+	n := len(at)
+	distinct := make(map[records.ExecutorID]bool, 1)
+	askers, ids := newArray(oid.T_uuid, n, 16), newArray(oid.T_bytea, n, 32)
+	realms, keys := newArray(oid.T_bytea, n, 16), newArray(oid.T_bytea, n, 48)
+	operations, resources := newArray(oid.T_bytea, n, 32), newArray(oid.T_bytea, n, 32)
+	fingerprints, attempts := newArray(oid.T_bytea, n, 32), newArray(oid.T_bytea, n, 16)
+	requests := newArray(oid.T_bytea, n, 0)
+	for _, i := range at {
+		r := &batch[i]
+		distinct[r.By] = true
+		askers.add(r.By[:])
+		ids.add(r.ID[:])
+		realms.addString(r.Realm)
+		keys.addString(r.Key)
+		operations.addString(r.Operation)
+		resources.addString(r.Resource)
+		fingerprints.add(r.Fingerprint[:])
+		attempts.add(r.Attempt[:])
+		requests.addNullable(r.Request)
+	}
+	var rows []claimedRow
+	err := s.data.attempt(ctx, "reserve", n, func(ctx context.Context) error {
+		return s.data.selects(ctx, &rows, reserveMany, s.config.Grace.Microseconds(),
+			uuids(slices.Collect(maps.Keys(distinct))...), askers, ids, realms, keys, operations, resources, fingerprints, attempts, requests)
+	})
+	claimed := make(map[records.ID]claimedRow, n)
+	for _, row := range rows {
+		claimed[records.ID(row.ID)] = row
+	}
+	return claimed, err
+}
+
+// owned is the answer to a reservation that was granted.
+func owned(r records.Reservation, row claimedRow) records.Reserved {
+	by := row.executor()
+	return records.Reserved{Owned: true, Held: records.Held{Executor: by, Record: records.Record{
+		ID: r.ID, Realm: r.Realm, Key: r.Key, Operation: r.Operation, Resource: r.Resource,
+		Fingerprint: r.Fingerprint, State: records.InProgress,
+		Executor: by.ID, ExecutorURL: by.URL, Epoch: row.Epoch, Attempt: r.Attempt,
+		Request: r.Request, CreatedAt: utc(row.CreatedAt),
+	}}}
+}
+
+// standing is the answer to a reservation that found something there: the
+// caller's own claim, if a reply was lost, or somebody else's record.
+func standing(r records.Reservation, row heldRow) (records.Reserved, error) {
+	held, err := row.held()
+	if err != nil {
+		return records.Reserved{}, fmt.Errorf("reserve: %w", err)
+	}
+	mine := held.Record.State == records.InProgress && held.Record.Attempt == r.Attempt && held.Record.Executor == r.By
+	return records.Reserved{Owned: mine, Held: held}, nil
+}
