@@ -123,7 +123,7 @@ func (m *model) fence(now time.Time, s records.Suspicion) (records.Executor, err
 // fit reports whether the observer's own link to the store is beyond doubt.
 func (m *model) fit(now time.Time, s records.Suspicion) bool {
 	o, ok := m.executors[s.Observer]
-	return ok && o.State == records.Active &&
+	return ok && s.Observer != s.Suspect && o.State == records.Active &&
 		now.Sub(o.HeartbeatAt) < o.LeaseTTL/2 &&
 		(s.Probed || now.Sub(o.LeaseSince) > o.LeaseTTL) &&
 		o.Beat >= s.ObserverBeat+s.ObserverBeats
