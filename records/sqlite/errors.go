@@ -13,9 +13,10 @@ import (
 	"github.com/probate-dev/probate/records/groupcommit"
 )
 
-// ErrReadOnly: the file, or its folder, cannot be written. It is a fault of the
-// set-up, so repeating the call does not help.
-var ErrReadOnly = errors.New("store file is read-only")
+// ErrReadOnly: the file, or its folder, cannot be written. It matches
+// [records.ErrUnavailable], because a file system that was remounted may come
+// back, but at a start it is a fault of the set-up.
+var ErrReadOnly = fmt.Errorf("%w: store file is read-only", records.ErrUnavailable)
 
 // errClosed is what calls after Close get.
 var errClosed = fmt.Errorf("%w: store is closed", records.ErrUnavailable)

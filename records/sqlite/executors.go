@@ -29,16 +29,16 @@ func (t *tx) register(r records.Registration) (records.Executor, error) {
 		return e, err // a repeat, or unreadable
 	}
 	var slot string
-	if t.one(&slot, foreign, now, t.config.BootID) {
+	if t.one(&slot, foreignExecutor, now, t.config.BootID) {
 		return records.Executor{}, fmt.Errorf("%w: slot %q", records.ErrForeignHost, slot)
 	}
-	t.exec(fenceSlot, now, r.ID[:], r.Slot, r.Replaces.Executor[:], r.Replaces.Beat)
-	added := t.exec(register, now, r.ID[:], r.Slot, r.URL, []byte(r.PublicKey), string(r.Policy), micros(r.LeaseTTL), t.config.BootID)
+	t.exec(fenceReplaced, now, r.ID[:], r.Slot, r.Replaces.Executor[:], r.Replaces.Beat)
+	added := t.exec(insertExecutor, now, r.ID[:], r.Slot, r.URL, []byte(r.PublicKey), string(r.Policy), micros(r.LeaseTTL), t.config.BootID)
 	if added == 1 {
 		return t.executor(r.ID, now)
 	}
 	var row executorRow
-	t.one(&row, loadSlot, r.Slot)
+	t.one(&row, selectHolder, r.Slot)
 	holder, err := row.executor(now)
 	if err != nil {
 		return records.Executor{}, err
@@ -91,7 +91,7 @@ func (s *Store) move(ctx context.Context, op string, update func(t *tx) int64) e
 
 // LoadExecutor implements [records.Executors].
 func (s *Store) LoadExecutor(ctx context.Context, id records.ExecutorID) (records.Executor, error) {
-	row, err := readOne[executorRow](ctx, s, "load executor", loadExecutor, id[:])
+	row, err := readOne[executorRow](ctx, s, "load executor", selectExecutor, id[:])
 	if err != nil {
 		return records.Executor{}, err
 	}

@@ -10,10 +10,10 @@ import (
 // Occupy keeps the file's write transaction open until leave is closed.
 func Occupy(ctx context.Context, s *Store, entered chan<- struct{}, leave <-chan struct{}) error {
 	return s.write(ctx, "occupy", func(t *tx) error {
-		t.exec(rekey, "half-done", t.config.Cluster)
+		t.exec(rekeyFleet, "half-done", t.config.Cluster)
 		close(entered)
 		<-leave
-		t.exec(rekey, t.config.Cluster, "half-done")
+		t.exec(rekeyFleet, t.config.Cluster, "half-done")
 		return nil
 	})
 }

@@ -21,7 +21,7 @@ func WithMaxBatch(c Config, n int) Config {
 // The statements whose guards are tested, and the guards that have names.
 const (
 	Fence           = fence
-	FenceSlot       = fenceSlot
+	FenceReplaced   = fenceReplaced
 	FenceByOperator = fenceByOperator
 	Heartbeat       = heartbeat
 	PurgeExecutors  = purgeExecutors
@@ -39,10 +39,10 @@ const (
 
 	Claimable   = claimable
 	Expired     = expired
-	Unrefuted   = unrefuted
-	Unprotected = unprotected
-	Fit         = fit
-	Unbraked    = unbraked
+	Unrefuted   = fenceUnrefuted
+	Unprotected = fenceUnprotected
+	Observed    = fenceObserved
+	Unbraked    = fenceUnbraked
 )
 
 // MigrateWith runs migration steps over a file.
@@ -101,3 +101,6 @@ func Explain(ctx context.Context, s *Store, text string, args ...any) (steps []s
 
 // SetListWindow makes a page of a listing examine at most n rows.
 func SetListWindow(s *Store, n int) { s.listWindow = n }
+
+// Translate is the one place where errors of the driver become ours.
+var Translate = translate

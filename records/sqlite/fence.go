@@ -29,7 +29,7 @@ func (t *tx) refusal(conditions []any) error {
 		Unprotected bool `db:"unprotected"`
 		Fit         bool `db:"fit"`
 	}
-	t.one(&held, fenceRefusal, conditions...)
+	t.one(&held, explainFence, conditions...)
 	switch {
 	case !held.Unrefuted:
 		return records.ErrRefuted

@@ -123,7 +123,7 @@ var executorGuards = []guard{
 			return n.fences(records.Suspicion{Suspect: a.ID, Probed: true, Observer: b.ID}, records.ErrLeaseHeld)
 		},
 	}, {
-		"FenceNeedsAFitObserver", sqlite.Fence, sqlite.Fit, "TRUE",
+		"FenceNeedsAFitObserver", sqlite.Fence, sqlite.Observed, "TRUE",
 		func(n *node) bool {
 			a, b := n.register(records.Registration{}), n.register(records.Registration{})
 			n.clock.Advance(31 * time.Minute) // b's last beat is older than half its lease
@@ -136,6 +136,12 @@ var executorGuards = []guard{
 			n.kill(b.ID)
 			n.clock.Advance(2 * time.Second) // so that the brake has forgotten b
 			return n.fences(records.Suspicion{Suspect: a.ID, Probed: true, Observer: b.ID}, records.ErrObserverUnfit)
+		},
+	}, {
+		"FenceNeedsAnotherObserver", sqlite.Fence, "m.id <> d.id", "TRUE",
+		func(n *node) bool {
+			a := n.register(records.Registration{})
+			return n.fences(records.Suspicion{Suspect: a.ID, Probed: true, Observer: a.ID}, records.ErrObserverUnfit)
 		},
 	}, {
 		"StaleFenceNeedsAnUnbrokenRun", sqlite.Fence, "m.lease_since < ?1 - m.lease_ttl", "TRUE",
@@ -168,20 +174,20 @@ var executorGuards = []guard{
 			return n.landed(err, records.ErrNotActive)
 		},
 	}, {
-		"ARegistrationReplacesOnlyTheBootItProbed", sqlite.FenceSlot, "AND d.id = ?4", "",
+		"ARegistrationReplacesOnlyTheBootItProbed", sqlite.FenceReplaced, "AND d.id = ?4", "",
 		func(n *node) bool {
 			n.register(records.Registration{Slot: "s"})
 			return n.registers(records.Registration{Slot: "s"})
 		},
 	}, {
-		"ARegistrationComparesTheBeat", sqlite.FenceSlot, "d.beat = ?5", "?5 >= 0",
+		"ARegistrationComparesTheBeat", sqlite.FenceReplaced, "d.beat = ?5", "?5 >= 0",
 		func(n *node) bool {
 			a := n.register(records.Registration{Slot: "s"})
 			n.beat(a.ID)
 			return n.registers(records.Registration{Slot: "s", Replaces: records.Sighting{Executor: a.ID}})
 		},
 	}, {
-		"ARegistrationObeysALease", sqlite.FenceSlot, "d.policy = 'probe'", "TRUE",
+		"ARegistrationObeysALease", sqlite.FenceReplaced, "d.policy = 'probe'", "TRUE",
 		func(n *node) bool {
 			a := n.register(records.Registration{Slot: "s", Policy: records.PolicyLease})
 			return n.registers(records.Registration{Slot: "s", Replaces: records.Sighting{Executor: a.ID}})

@@ -76,14 +76,14 @@ func (s *Store) open(ctx context.Context) (err error) {
 // join takes a fresh file for the cluster and checks that it is ours.
 func (s *Store) join(ctx context.Context) error {
 	var fleet fleetRow
-	if err := s.writer.conn.GetContext(ctx, &fleet, loadFleet); err != nil {
+	if err := s.writer.conn.GetContext(ctx, &fleet, selectFleet); err != nil {
 		return translate(ctx, "read fleet", err)
 	}
 	if err := admit(records.Fleet(fleet)); err != nil {
 		return err
 	}
 	if fleet.Cluster == "" {
-		if _, err := s.writer.conn.ExecContext(ctx, rekey, s.config.Cluster, ""); err != nil {
+		if _, err := s.writer.conn.ExecContext(ctx, rekeyFleet, s.config.Cluster, ""); err != nil {
 			return translate(ctx, "claim cluster", err)
 		}
 		return nil
@@ -107,7 +107,7 @@ func (s *Store) openReaders(ctx context.Context) error {
 }
 
 // readTexts are the statements that readers run.
-var readTexts = []string{loadFleet, load, inProgress, orphans, listBound, list, loadExecutor, listExecutors}
+var readTexts = []string{selectFleet, load, inProgress, orphans, listBound, list, selectExecutor, listExecutors}
 
 // shut closes what is open, whatever is.
 func (s *Store) shut() error {

@@ -29,13 +29,12 @@ func (t *tx) reserve(r records.Reservation) (records.Reserved, error) {
 	if !won {
 		return t.standing(r, now)
 	}
-	by, err := t.executor(r.By, now)
-	return records.Reserved{Owned: true, Held: records.Held{Executor: by, Record: records.Record{
+	return records.Reserved{Owned: true, Held: records.Held{Record: records.Record{
 		ID: r.ID, Realm: r.Realm, Key: r.Key, Operation: r.Operation, Resource: r.Resource,
 		Fingerprint: r.Fingerprint, Request: r.Request,
 		State: records.InProgress, Executor: r.By, ExecutorURL: claim.URL,
 		Epoch: claim.Epoch, Attempt: r.Attempt, CreatedAt: instant(now),
-	}}}, err
+	}}}, nil
 }
 
 // standing is what a reservation finds that claimed nothing: its own claim of
@@ -69,12 +68,9 @@ func (t *tx) load(id records.ID, now int64) (records.Held, error) {
 
 // executor reads an executor inside the transaction.
 func (t *tx) executor(id records.ExecutorID, now int64) (records.Executor, error) {
-	row, known := t.executors[id]
-	if !known {
-		if !t.one(&row, loadExecutor, id[:]) {
-			return records.Executor{}, records.ErrNotFound
-		}
-		t.executors[id] = row
+	var row executorRow
+	if !t.one(&row, selectExecutor, id[:]) {
+		return records.Executor{}, records.ErrNotFound
 	}
 	return row.executor(now)
 }

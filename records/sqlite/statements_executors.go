@@ -1,20 +1,20 @@
 package sqlite
 
-// loadFleet reads the cluster row.
-const loadFleet = `
+// selectFleet reads the cluster row.
+const selectFleet = `
 SELECT cluster, schema, min_binary
   FROM fleet`
 
-// rekey gives the store another cluster id, if it now has ?2.
-const rekey = `
+// rekeyFleet gives the store another cluster id, if it now has ?2.
+const rekeyFleet = `
 UPDATE fleet
    SET cluster = ?1
  WHERE cluster = ?2`
 
-// foreign finds an executor of another host that may still be alive.
+// foreignExecutor finds an executor of another host that may still be alive.
 //
 // ?1 clock, ?2 this host's boot id.
-const foreign = `
+const foreignExecutor = `
 SELECT slot
   FROM executors
  WHERE state IN ('active', 'draining')
@@ -22,11 +22,11 @@ SELECT slot
    AND heartbeat_at >= ?1 - lease_ttl
  LIMIT 1`
 
-// fenceSlot fences the boot that a registration replaces: the one that was
+// fenceReplaced fences the boot that a registration replaces: the one that was
 // probed, without a beat since, as far as its policy allows.
 //
 // ?2 the new boot, ?3 slot, ?4 the boot it replaces, ?5 the beat it had.
-const fenceSlot = `
+const fenceReplaced = `
 UPDATE executors AS d
    SET state = 'fenced', fenced_at = ?1, fenced_by = ?2, fenced_reason = 'replaced by a newer boot of its slot'
  WHERE d.slot = ?3
@@ -35,18 +35,18 @@ UPDATE executors AS d
    AND d.beat = ?5
    AND (d.policy = 'probe' OR ` + expired + `)`
 
-// register adds an executor, unless its slot is held or its id is known.
+// insertExecutor adds an executor, unless its slot is held or its id is known.
 //
 // ?2 id, ?3 slot, ?4 url, ?5 public key, ?6 policy, ?7 lease, ?8 boot id of
 // the host.
-const register = `
+const insertExecutor = `
 INSERT INTO executors (id, slot, url, public_key, policy, state, beat, heartbeat_at, lease_ttl, lease_since,
        registered_at, boot_id)
 VALUES (?2, ?3, ?4, ?5, ?6, 'active', 0, ?1, ?7, ?1, ?1, ?8)
     ON CONFLICT DO NOTHING`
 
-// loadSlot reads the boot that holds a slot. ?1 slot.
-const loadSlot = `
+// selectHolder reads the boot that holds a slot. ?1 slot.
+const selectHolder = `
 SELECT ` + executorColumns + `
   FROM executors
  WHERE slot = ?1
@@ -85,8 +85,8 @@ UPDATE executors
  WHERE id = ?2
    AND state IN ('active', 'draining')`
 
-// loadExecutor reads one executor. ?1 id.
-const loadExecutor = `
+// selectExecutor reads one executor. ?1 id.
+const selectExecutor = `
 SELECT ` + executorColumns + `
   FROM executors
  WHERE id = ?1`
@@ -99,7 +99,7 @@ SELECT ` + executorColumns + `
  ORDER BY slot, registered_at, rowid`
 
 // The conditions of a fence, each an expression over the suspect d. They are
-// asked together by fence and one by one by fenceRefusal.
+// asked together by fence and one by one by explainFence.
 //
 // ?1 clock, ?2 suspect, ?3 observer, ?4 the suspect's beat at the first
 // failure, ?5 whether a failed probe was confirmed, ?6 whether the beat stood
@@ -108,23 +108,24 @@ SELECT ` + executorColumns + `
 const (
 	// expired: its lease has run out.
 	expired = `d.heartbeat_at < ?1 - d.lease_ttl`
-	// refuted by life: no beat landed since the first failed probe.
-	unrefuted = `d.beat = ?4`
-	// unprotected: its own policy lets a probe fence it, or its lease is over.
-	// A heartbeat in the future measures nothing; then the beat alone counts.
-	unprotected = `((d.policy = 'probe' AND ?5) OR ` + expired + ` OR (?6 AND d.heartbeat_at > ?1))`
-	// fit: the observer is active and its own beats land now and landed since
-	// the suspicion; without a probe, for a whole lease, so that an outage of
-	// the store makes nobody an observer.
-	fit = `EXISTS (SELECT 1
+	// fenceUnrefuted: no beat landed since the first failed probe.
+	fenceUnrefuted = `d.beat = ?4`
+	// fenceUnprotected: its own policy lets a probe fence it, or its lease is
+	// over. A heartbeat in the future measures nothing; then the beat counts.
+	fenceUnprotected = `((d.policy = 'probe' AND ?5) OR ` + expired + ` OR (?6 AND d.heartbeat_at > ?1))`
+	// fenceObserved: the observer is another, is active, and its own beats land
+	// now and landed since the suspicion; without a probe, for a whole lease, so
+	// that an outage of the store makes nobody an observer.
+	fenceObserved = `EXISTS (SELECT 1
                  FROM executors m
                 WHERE m.id = ?3
+                  AND m.id <> d.id
                   AND m.state = 'active'
                   AND m.heartbeat_at > ?1 - m.lease_ttl / 2
                   AND (?5 OR m.lease_since < ?1 - m.lease_ttl)
                   AND m.beat >= ?7)`
-	// unbraked: at most half of the fleet is fenced within one lease.
-	unbraked = `(SELECT count(*) FROM executors f WHERE f.fenced_at > ?1 - d.lease_ttl)
+	// fenceUnbraked: at most half of the fleet is fenced within one lease.
+	fenceUnbraked = `(SELECT count(*) FROM executors f WHERE f.fenced_at > ?1 - d.lease_ttl)
        < max(1, (SELECT count(*) FROM executors l WHERE l.state IN ('active', 'draining')) / 2)`
 )
 
@@ -135,14 +136,14 @@ UPDATE executors AS d
    SET state = 'fenced', fenced_at = ?1, fenced_by = ?3, fenced_reason = ?8
  WHERE d.id = ?2
    AND d.state IN ('active', 'draining')
-   AND ` + unrefuted + `
-   AND ` + unprotected + `
-   AND ` + fit + `
-   AND ` + unbraked
+   AND ` + fenceUnrefuted + `
+   AND ` + fenceUnprotected + `
+   AND ` + fenceObserved + `
+   AND ` + fenceUnbraked
 
-// fenceRefusal says which condition did not hold, in the order asked.
-const fenceRefusal = `
-SELECT ` + unrefuted + ` AS unrefuted, ` + unprotected + ` AS unprotected, ` + fit + ` AS fit
+// explainFence says which condition did not hold, in the order asked.
+const explainFence = `
+SELECT ` + fenceUnrefuted + ` AS unrefuted, ` + fenceUnprotected + ` AS unprotected, ` + fenceObserved + ` AS fit
   FROM executors d
  WHERE d.id = ?2`
 

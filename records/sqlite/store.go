@@ -100,7 +100,7 @@ var _ records.Store = (*Store)(nil)
 
 // Fleet implements [records.Store].
 func (s *Store) Fleet(ctx context.Context) (records.Fleet, error) {
-	row, err := readOne[fleetRow](ctx, s, "read fleet", loadFleet)
+	row, err := readOne[fleetRow](ctx, s, "read fleet", selectFleet)
 	if err != nil {
 		return records.Fleet{}, err
 	}
@@ -113,7 +113,7 @@ func (s *Store) Rekey(ctx context.Context, from, to string) error {
 		return &records.InvalidError{Field: "cluster", Reason: "want 1 to 1,024 bytes of UTF-8 without NUL"}
 	}
 	return s.write(ctx, "rekey fleet", func(t *tx) error {
-		if t.exec(rekey, to, from) == 0 {
+		if t.exec(rekeyFleet, to, from) == 0 {
 			return records.ErrWrongCluster
 		}
 		return nil

@@ -92,7 +92,7 @@ func (s *Store) attempt(ctx context.Context, batch []job) ([]groupcommit.Result[
 	}
 	// Nothing below waits for anybody, so nothing below is interrupted.
 	ctx = context.WithoutCancel(ctx)
-	t := &tx{writer: s.writer, config: &s.config, ctx: ctx, executors: make(map[records.ExecutorID]executorRow)}
+	t := &tx{writer: s.writer, config: &s.config, ctx: ctx}
 	results := make([]groupcommit.Result[any], len(batch))
 	for i, j := range batch {
 		results[i] = t.run(j)
@@ -114,9 +114,6 @@ type tx struct {
 	config *Config
 	ctx    context.Context
 	broken error
-	// executors that were read in this transaction and not written since: a
-	// batch of reserves is mostly by one.
-	executors map[records.ExecutorID]executorRow
 }
 
 func (t *tx) run(j job) groupcommit.Result[any] {
@@ -135,7 +132,6 @@ func (t *tx) exec(text string, args ...any) int64 {
 	if t.broken != nil {
 		return 0
 	}
-	t.expect(text)
 	result, err := t.stmts[text].ExecContext(t.ctx, args...)
 	if err != nil {
 		t.broken = err
@@ -153,21 +149,11 @@ func (t *tx) one(dest any, text string, args ...any) bool {
 	if t.broken != nil {
 		return false
 	}
-	t.expect(text)
 	err := t.stmts[text].GetContext(t.ctx, dest, args...)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.broken = err
 	}
 	return err == nil
-}
-
-// expect forgets what was read of executors if text may change them.
-func (t *tx) expect(text string) {
-	switch text {
-	case reserve, load, loadExecutor, takeOver, claimUnknown, finalize, release, markUnknown, landed:
-	default:
-		clear(t.executors)
-	}
 }
 
 // whole runs steps of which all count or none.
@@ -196,8 +182,8 @@ type writer struct {
 
 // writeTexts are the statements that the writer runs.
 var writeTexts = []string{
-	rekey, foreign, fenceSlot, register, loadSlot, heartbeat, drain, retire, attest, loadExecutor,
-	fence, fenceRefusal, fenceByOperator, purgeExecutors,
+	rekeyFleet, foreignExecutor, fenceReplaced, insertExecutor, selectHolder, heartbeat, drain, retire, attest, selectExecutor,
+	fence, explainFence, fenceByOperator, purgeExecutors,
 	reserve, load, takeOver, claimUnknown, finalize, release, markUnknown, landed, purge,
 	savepoint, rollbackTo, releaseSavepoint,
 }
