@@ -3,70 +3,118 @@ package takeover_test
 import (
 	"context"
 	"log/slog"
-	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/probate-dev/probate/probe"
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/sqlite"
 	"github.com/probate-dev/probate/takeover"
 )
 
-// fleet is several nodes in this process: real listeners, real probes, one
-// real store, and a link that can fail between any two of them.
+// fleet is several nodes in this process over one real store. Between any two
+// of them there is a network that can fail: real listeners and a proxy between
+// them, or, in a bubble of virtual time, a simulated one.
 type fleet struct {
+	*history
 	t     *testing.T
-	open  func(t testing.TB) records.Store // one more node's own handle
+	open  func(t testing.TB, node string) records.Store // one more node's own handle
+	build func(f *fleet, m *member, url string)         // gives a member its network
+	// virtual: it lives in a bubble, where time goes on when everybody waits.
+	virtual bool
+
 	mu    sync.Mutex
-	nodes map[string]*member
-	links map[[2]string]*link // from, to
+	boots []*member // every member that was ever launched
+	lines map[[2]string]line
 }
 
-// member is one node of a fleet.
+// line is the way from one node to another.
+type line interface {
+	// set changes how the line behaves, for what is under way too.
+	set(f fault)
+}
+
+// fault is what is wrong with a line.
+type fault int
+
+const (
+	healthy   fault = iota
+	cut             // connections are reset, new ones too
+	blackhole       // connections stay, and nothing passes in either direction
+	deaf            // requests do not pass, answers would
+	mute            // requests pass, answers do not
+)
+
+// member is one boot of one node of a fleet.
 type member struct {
 	*takeover.Node
-	name     string
-	url      string
-	store    records.Store
-	server   *http.Server
-	client   *probe.Client
-	hardStop context.CancelFunc
-	ended    chan struct{}
-	err      error // of Run, once ended
-	log      *testLog
+	fleet  *fleet
+	name   string
+	config takeover.Config
+	gate   *gate
+	calls  calls
+	asker  takeover.Asker // as the node uses it
+	serve  func()         // starts to answer at the URL
+	hangUp func()         // stops to answer, at once, whatever is asked
+	free   func()         // releases what the network holds
+	stop   context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run, once ended
+	log    *testLog
 }
 
-// brisk are times at which a test may wait for a lease to run out.
-func brisk() takeover.Config {
-	return takeover.Config{
-		Heartbeat: 100 * time.Millisecond, StatementTimeout: 400 * time.Millisecond,
-		LeaseTTL: 2 * time.Second, Margin: 500 * time.Millisecond,
-		ConfirmDown: 300 * time.Millisecond, ProbeBudget: 2 * time.Second,
-		DialTimeout: 300 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond,
-		SettleRead: 500 * time.Millisecond, SweepEvery: 500 * time.Millisecond, PurgeEvery: time.Second,
-		DrainTimeout: 10 * time.Second,
-	}
+// rule runs a test in a bubble: the nodes' clocks go on only when all of them
+// wait, so that leases run out at once and nothing depends on the speed of the
+// machine.
+func rule(t *testing.T, name string, test func(t *testing.T, f *fleet)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { test(t, newBubble(t)) })
+	})
 }
 
-// newFleet makes an empty fleet over a fresh embedded store.
-func newFleet(t *testing.T) *fleet {
+// newBubble makes an empty fleet over a fresh embedded store and a simulated
+// network. It must be called in a bubble.
+func newBubble(t *testing.T) *fleet {
+	f := newFleetOver(t, embedded(t), simulate)
+	f.virtual = true
+	return f
+}
+
+// newFleet makes an empty fleet over a fresh embedded store and real sockets.
+func newFleet(t *testing.T) *fleet { return newFleetOver(t, embedded(t), connect) }
+
+func newFleetOver(t *testing.T, open func(t testing.TB, node string) records.Store, build func(f *fleet, m *member, url string)) *fleet {
+	return &fleet{history: &history{}, t: t, open: open, build: build, lines: map[[2]string]line{}}
+}
+
+func embedded(t *testing.T) func(t testing.TB, node string) records.Store {
 	path := filepath.Join(t.TempDir(), "probate.db")
-	return newFleetOver(t, func(t testing.TB) records.Store {
+	return func(t testing.TB, _ string) records.Store {
+		t.Helper()
 		s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Cluster: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
-	})
+	}
 }
 
-func newFleetOver(t *testing.T, open func(t testing.TB) records.Store) *fleet {
-	return &fleet{t: t, open: open, nodes: map[string]*member{}, links: map[[2]string]*link{}}
+// brisk are times for real sockets: quick probes, and a lease that no machine
+// is too busy to keep.
+func brisk() takeover.Config {
+	return takeover.Config{
+		Heartbeat: 100 * time.Millisecond, StatementTimeout: 2 * time.Second,
+		LeaseTTL: 30 * time.Second, Margin: 5 * time.Second,
+		ConfirmDown: 200 * time.Millisecond, ProbeBudget: 4 * time.Second,
+		DialTimeout: 500 * time.Millisecond, HeaderTimeout: time.Second,
+		SettleRead: 500 * time.Millisecond, SweepEvery: 500 * time.Millisecond, PurgeEvery: time.Second,
+		DrainTimeout: 20 * time.Second,
+	}
 }
 
 // start runs nodes of these names, each its own slot, and waits until they
@@ -75,128 +123,211 @@ func (f *fleet) start(config takeover.Config, names ...string) []*member {
 	f.t.Helper()
 	members := make([]*member, len(names))
 	for i, name := range names {
-		members[i] = f.launch(config, name, f.open(f.t))
+		members[i] = f.launch(config, name)
 	}
-	for _, m := range members {
-		f.serving(m)
-	}
+	f.serving(members...)
 	return members
 }
 
-// launch starts one node over the given store, without waiting for it.
-func (f *fleet) launch(config takeover.Config, name string, store records.Store) *member {
+// launch starts one node without waiting for it. Without a slot in the
+// configuration its name is the slot; without a URL it gets one.
+func (f *fleet) launch(config takeover.Config, name string) *member {
 	f.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	m := f.prepare(config, name)
+	m.serve()
+	f.run(m)
+	return m
+}
+
+// prepare makes a node that does not answer and does not run yet.
+func (f *fleet) prepare(config takeover.Config, name string) *member {
+	f.t.Helper()
+	m := &member{fleet: f, name: name, gate: newGate(f.open(f.t, name)), ended: make(chan struct{}), log: newTestLog(f.t)}
+	if config.Slot == "" {
+		config.Slot = name
+	}
+	config.Logger = slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
+	config.Events = reporter{f.history, name}
+	m.config = config
+	f.build(f, m, config.URL)
+	var err error
+	if m.Node, err = takeover.New(m.config, m.gate, m.asker); err != nil {
 		f.t.Fatal(err)
 	}
-	m := &member{name: name, url: "http://" + listener.Addr().String(), store: store, ended: make(chan struct{}), log: &testLog{t: f.t}}
-	config.Slot, config.URL = name, m.url
-	config.Logger = slog.New(slog.NewTextHandler(m.log, nil)).With("node", name)
-	m.client = probe.NewClient(probe.ClientConfig{
-		Cluster: "test", Dial: config.DialTimeout, Header: config.HeaderTimeout,
-		Lookup: func(id records.ExecutorID) (records.Executor, bool) { return m.Lookup(id) },
-	})
-	if m.Node, err = takeover.New(config, m.store, linkedAsker{Asker: m.client, fleet: f, from: name}); err != nil {
-		f.t.Fatal(err)
-	}
-	handler, err := probe.NewHandler(probe.HandlerConfig{
-		Cluster: "test", Version: "test", Self: m.Node, Runs: m.Node, Node: m.Node, Peers: m.Node, Prober: linkedAsker{Asker: m.client, fleet: f, from: name},
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	m.server = probe.Server(handler, nil)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = m.server.Serve(listener)
-	}()
-	ctx, cancel := context.WithCancel(context.Background())
-	m.hardStop = cancel
-	go func() {
-		defer close(m.ended)
-		m.err = m.Run(ctx)
-	}()
 	f.mu.Lock()
-	f.nodes[name] = m
+	f.boots = append(f.boots, m)
 	f.mu.Unlock()
 	f.t.Cleanup(func() {
-		m.hardStop()
-		<-m.ended
-		_ = m.server.Close()
-		<-served
-		_ = m.client.Close()
-		_ = m.store.Close()
+		if m.stop != nil {
+			m.stop()
+			m.gate.openAgain()
+			<-m.ended
+		}
+		m.hangUp()
+		m.free()
+		if err := m.gate.Close(); err != nil {
+			f.t.Error(err)
+		}
 	})
 	return m
 }
 
-func (f *fleet) serving(m *member) {
+func (f *fleet) run(m *member) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
+	m.stop = cancel
+	go func() {
+		defer close(m.ended)
+		m.err = m.Run(ctx)
+	}()
+}
+
+// serving waits until the members serve and know each other.
+func (f *fleet) serving(members ...*member) {
 	f.t.Helper()
-	await(f.t, m.name+" serves and knows its peers", func() bool {
-		if m.Status().State != records.Active {
-			return false
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, other := range f.nodes {
-			if _, known := m.Lookup(other.Identity().Executor); !known && other.Status().State == records.Active {
+	for _, m := range members {
+		f.await(m.name+" serves and knows the others", func() bool {
+			if m.Status().State != records.Active {
 				return false
 			}
-		}
-		return true
-	})
+			for _, other := range members {
+				if _, known := m.Lookup(other.Identity().Executor); !known {
+					return false
+				}
+			}
+			return true
+		})
+	}
 }
 
-// die makes a node vanish as a killed process does: its sockets close and it
-// says nothing more to anybody. What it runs goes on, unseen, until the test
+// attested waits until peers have dialled the members back.
+func (f *fleet) attested(members ...*member) {
+	f.t.Helper()
+	for _, m := range members {
+		f.await(m.name+" is attested", func() bool { return !m.row(f.t).AttestedAt.IsZero() })
+		for _, other := range members {
+			f.await(other.name+" has heard of it", func() bool {
+				e, ok := other.Lookup(m.Identity().Executor)
+				return ok && !e.AttestedAt.IsZero()
+			})
+		}
+	}
+}
+
+// die makes a node vanish as a killed process does: it refuses connections and
+// says nothing more to the store. What it runs goes on, unseen, until the test
 // ends.
 func (f *fleet) die(m *member) {
-	if g, ok := m.store.(*gate); ok {
-		g.shut()
-	}
-	_ = m.server.Close()
+	m.gate.shut()
+	m.hangUp()
 }
 
-// await polls until a condition holds.
-func await(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
+// reboot starts a node again, at the same slot and URL, after its boot has
+// died or ended.
+func (f *fleet) reboot(m *member) *member {
+	f.t.Helper()
+	return f.launch(m.config, m.name)
+}
+
+// gone stops a node gracefully and waits for it.
+func (f *fleet) gone(m *member) error {
+	f.t.Helper()
+	m.Drain()
+	return f.end(m)
+}
+
+// end waits for a node's Run to return.
+func (f *fleet) end(m *member) error {
+	f.t.Helper()
+	f.await(m.name+" returns", m.returned)
+	return m.err
+}
+
+func (m *member) returned() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
 	}
+}
+
+// row is the member's executor as the store has it.
+func (m *member) row(t testing.TB) records.Executor {
+	t.Helper()
+	return m.executor(t, m.Identity().Executor)
+}
+
+func (m *member) executor(t testing.TB, id records.ExecutorID) records.Executor {
+	t.Helper()
+	e, err := m.gate.Store.LoadExecutor(context.WithoutCancel(t.Context()), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// record is the record of a request as the store has it.
+func (m *member) record(t testing.TB, req takeover.Request) records.Record {
+	t.Helper()
+	h, err := m.gate.Store.Load(context.WithoutCancel(t.Context()), req.Key.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Record
+}
+
+// await polls until a condition holds. In a bubble its time is virtual.
+func (f *fleet) await(what string, condition func() bool) {
+	f.t.Helper()
+	const step = 10 * time.Millisecond
+	begun, limit := time.Now(), time.Minute
+	if f.virtual {
+		limit = 15 * time.Minute
+	}
+	for !condition() {
+		if time.Since(begun) > limit {
+			f.t.Fatalf("waited in vain: %s", what)
+		}
+		<-time.After(step)
+	}
+}
+
+// pass lets virtual time go by.
+func (f *fleet) pass(d time.Duration) {
+	f.t.Helper()
+	if !f.virtual {
+		f.t.Fatal("time passes only in a bubble: wait for a condition")
+	}
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // testLog keeps what a node logs and shows it when the test fails.
 type testLog struct {
-	t     *testing.T
 	mu    sync.Mutex
 	lines strings.Builder
-	hooks bool
+}
+
+func newTestLog(t testing.TB) *testLog {
+	l := &testLog{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(l.String())
+		}
+	})
+	return l
 }
 
 func (l *testLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.hooks {
-		l.hooks = true
-		l.t.Cleanup(func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.t.Failed() {
-				l.t.Log(l.lines.String())
-			}
-		})
-	}
 	return l.lines.Write(p)
 }
 
-func (l *testLog) has(text string) bool {
+func (l *testLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.lines.String(), text)
+	return l.lines.String()
 }
+
+func (l *testLog) has(text string) bool { return strings.Contains(l.String(), text) }

@@ -1,103 +1,74 @@
 package takeover_test
 
 import (
-	"context"
-	"sync/atomic"
+	"sync"
 
 	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/records/recordstest"
 )
 
-// gate is a store that one node can be cut off from: while it is shut every
-// call fails as an unreachable store does.
+// gate is one node's way to the store. It counts what passes, and it can be
+// shut, or frozen, for all calls or for some.
 type gate struct {
-	records.Store
-	closed atomic.Bool
-	writes atomic.Int64 // reserves, and everything that ends a record
-	reads  atomic.Int64 // loads
+	*recordstest.Faulty
+
+	mu   sync.Mutex
+	heal []func()
 }
 
-func (g *gate) shut()       { g.closed.Store(true) }
-func (g *gate) openAgain()  { g.closed.Store(false) }
-func (g *gate) fail() error { return records.ErrUnavailable }
+func newGate(s records.Store) *gate { return &gate{Faulty: recordstest.NewFaulty(s)} }
 
-func (g *gate) Heartbeat(ctx context.Context, id records.ExecutorID) (records.Executor, error) {
-	if g.closed.Load() {
-		return records.Executor{}, g.fail()
-	}
-	return g.Store.Heartbeat(ctx, id)
+// everyCall are the methods of a store that a node uses.
+var everyCall = []recordstest.Call{
+	recordstest.Register, recordstest.Heartbeat, recordstest.Drain, recordstest.Retire, recordstest.Attest,
+	recordstest.LoadExecutor, recordstest.ListExecutors, recordstest.Fence, recordstest.PurgeExecutors,
+	recordstest.Reserve, recordstest.Load, recordstest.TakeOver, recordstest.ClaimUnknown,
+	recordstest.Finalize, recordstest.Release, recordstest.MarkUnknown,
+	recordstest.InProgress, recordstest.Orphans, recordstest.Purge,
 }
 
-func (g *gate) ListExecutors(ctx context.Context, states ...records.ExecutorState) ([]records.Executor, error) {
-	if g.closed.Load() {
-		return nil, g.fail()
-	}
-	return g.Store.ListExecutors(ctx, states...)
+// shut makes calls fail as those to an unreachable store do; all calls if none
+// is named.
+func (g *gate) shut(calls ...recordstest.Call) { g.fail(recordstest.Down, nil, calls) }
+
+// freeze makes calls wait, as behind a lock or a link that is silent, until
+// their context ends or the gate opens, and then fail.
+func (g *gate) freeze(calls ...recordstest.Call) {
+	thaw := make(chan struct{})
+	g.fail(recordstest.Fault{Pause: thaw}, sync.OnceFunc(func() { close(thaw) }), calls)
 }
 
-func (g *gate) Attest(ctx context.Context, id records.ExecutorID, proven bool) error {
-	if g.closed.Load() {
-		return g.fail()
+func (g *gate) fail(f recordstest.Fault, healed func(), calls []recordstest.Call) {
+	if len(calls) == 0 {
+		calls = everyCall
 	}
-	return g.Store.Attest(ctx, id, proven)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range calls {
+		g.heal = append(g.heal, g.Always(c, f))
+	}
+	if healed != nil {
+		g.heal = append(g.heal, healed)
+	}
 }
 
-func (g *gate) Fence(ctx context.Context, s records.Suspicion) (records.Executor, error) {
-	if g.closed.Load() {
-		return records.Executor{}, g.fail()
+// openAgain ends whatever shut and freeze began.
+func (g *gate) openAgain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, heal := range g.heal {
+		heal()
 	}
-	return g.Store.Fence(ctx, s)
+	g.heal = nil
 }
 
-func (g *gate) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
-	if g.closed.Load() {
-		return records.Reserved{}, g.fail()
+// statements counts calls, of the given methods or of all.
+func (g *gate) statements(calls ...recordstest.Call) (total int) {
+	if len(calls) == 0 {
+		calls = everyCall
 	}
-	g.writes.Add(1)
-	return g.Store.Reserve(ctx, r)
-}
-
-func (g *gate) Load(ctx context.Context, id records.ID) (records.Held, error) {
-	if g.closed.Load() {
-		return records.Held{}, g.fail()
+	for _, c := range calls {
+		total += g.Calls(c)
 	}
-	g.reads.Add(1)
-	return g.Store.Load(ctx, id)
-}
-
-func (g *gate) TakeOver(ctx context.Context, t records.TakeOver) (records.Record, error) {
-	if g.closed.Load() {
-		return records.Record{}, g.fail()
-	}
-	g.writes.Add(1)
-	return g.Store.TakeOver(ctx, t)
-}
-
-func (g *gate) Finalize(ctx context.Context, id records.ID, f records.Fence, o records.Outcome) error {
-	if g.closed.Load() {
-		return g.fail()
-	}
-	g.writes.Add(1)
-	return g.Store.Finalize(ctx, id, f, o)
-}
-
-func (g *gate) Release(ctx context.Context, id records.ID, f records.Fence) error {
-	if g.closed.Load() {
-		return g.fail()
-	}
-	g.writes.Add(1)
-	return g.Store.Release(ctx, id, f)
-}
-
-func (g *gate) Drain(ctx context.Context, id records.ExecutorID) error {
-	if g.closed.Load() {
-		return g.fail()
-	}
-	return g.Store.Drain(ctx, id)
-}
-
-func (g *gate) Retire(ctx context.Context, id records.ExecutorID) error {
-	if g.closed.Load() {
-		return g.fail()
-	}
-	return g.Store.Retire(ctx, id)
+	return total
 }

@@ -2,69 +2,19 @@ package takeover_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/probate-dev/probate/probe"
-	"github.com/probate-dev/probate/records"
-	"github.com/probate-dev/probate/takeover"
 )
-
-// linkedAsker asks through the fleet's link from its node to the asked one,
-// if there is one.
-type linkedAsker struct {
-	takeover.Asker
-	fleet *fleet
-	from  string
-}
-
-func (a linkedAsker) Probe(ctx context.Context, e records.Executor, id records.ID, epoch int64) probe.Observation {
-	return a.Asker.Probe(ctx, a.through(e), id, epoch)
-}
-
-func (a linkedAsker) Watch(ctx context.Context, e records.Executor, id records.ID, epoch int64, wait time.Duration) probe.Observation {
-	return a.Asker.Watch(ctx, a.through(e), id, epoch, wait)
-}
-
-func (a linkedAsker) Witness(ctx context.Context, w records.Executor, suspect records.ExecutorID) probe.Testimony {
-	return a.Asker.Witness(ctx, a.through(w), suspect)
-}
-
-func (a linkedAsker) through(e records.Executor) records.Executor {
-	a.fleet.mu.Lock()
-	defer a.fleet.mu.Unlock()
-	for name, m := range a.fleet.nodes {
-		if m.url == e.URL {
-			if l := a.fleet.links[[2]string{a.from, name}]; l != nil {
-				e.URL = "http://" + l.addr()
-			}
-		}
-	}
-	return e
-}
-
-// between puts a link between two nodes, for what from asks of to.
-func (f *fleet) between(from, to *member) *link {
-	f.t.Helper()
-	u, err := url.Parse(to.url)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	l := newLink(f.t, u.Host)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.links[[2]string{from.name, to.name}] = l
-	return l
-}
 
 // link is a TCP proxy that can be told to fail.
 type link struct {
 	listener net.Listener
 	target   string
+	life     context.Context
 
 	mu    sync.Mutex
 	fault fault
@@ -74,26 +24,18 @@ type link struct {
 	moved chan struct{} // closed, and replaced, when the fault changes
 }
 
-type fault int
-
-const (
-	healthy   fault = iota
-	cut             // connections are reset, new ones too
-	blackhole       // connections stay, and nothing passes in either direction
-	deaf            // requests do not pass, answers would
-	mute            // requests pass, answers do not
-)
-
 func newLink(t testing.TB, target string) *link {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{listener: listener, target: target, conns: map[net.Conn]struct{}{}, moved: make(chan struct{})}
+	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	l := &link{listener: listener, target: target, life: life, conns: map[net.Conn]struct{}{}, moved: make(chan struct{})}
 	l.open.Go(l.accept)
 	t.Cleanup(func() {
 		_ = listener.Close()
+		end()
 		l.set(cut)
 		l.open.Wait()
 	})
@@ -141,7 +83,7 @@ func (l *link) accept() {
 		}
 		l.open.Go(func() {
 			defer l.drop(in)
-			out, err := net.Dial("tcp", l.target)
+			out, err := (&net.Dialer{}).DialContext(l.life, "tcp", l.target)
 			if err != nil {
 				reset(in)
 				return
@@ -194,7 +136,7 @@ func (l *link) pump(to, from net.Conn, stopped fault) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				reset(to)
 			}
 			return

@@ -1,0 +1,25 @@
+package takeover_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain fails the package if a goroutine is left once all nodes have
+// returned. Most tests spend their time waiting for a timeout of their own, so
+// more of them may run at once than there are processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			os.Stderr.WriteString(err.Error())
+			os.Exit(2)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
