@@ -34,8 +34,8 @@
 //
 // # Reading order
 //
-// store.go, open.go, migrate.go; write.go (group commit), turn.go and
-// turn_ofd.go (processes take turns); statements.go,
-// statements_executors.go; records.go, owned.go, executors.go, fence.go,
-// list.go; rows.go, errors.go, boot_linux.go.
+// store.go, open.go, migrate.go; write.go (group commit), turn_ofd.go
+// (processes take turns); statements.go, statements_executors.go; records.go,
+// owned.go, executors.go, fence.go, list.go; rows.go, errors.go,
+// boot_linux.go.
 package sqlite

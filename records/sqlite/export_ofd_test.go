@@ -7,17 +7,6 @@ import (
 	"time"
 )
 
-// Occupy keeps the file's write transaction open until leave is closed.
-func Occupy(ctx context.Context, s *Store, entered chan<- struct{}, leave <-chan struct{}) error {
-	return s.write(ctx, "occupy", func(t *tx) error {
-		t.exec(rekeyFleet, "half-done", t.config.Cluster)
-		close(entered)
-		<-leave
-		t.exec(rekeyFleet, t.config.Cluster, "half-done")
-		return nil
-	})
-}
-
 // SomebodyWaits reports whether another store waits for its turn.
 func SomebodyWaits(s *Store) bool {
 	_, found, err := s.turn.locked(wantByte, places)

@@ -104,3 +104,14 @@ func SetListWindow(s *Store, n int) { s.listWindow = n }
 
 // Translate is the one place where errors of the driver become ours.
 var Translate = translate
+
+// Occupy keeps the file's write transaction open until leave is closed.
+func Occupy(ctx context.Context, s *Store, entered chan<- struct{}, leave <-chan struct{}) error {
+	return s.write(ctx, "occupy", func(t *tx) error {
+		t.exec(rekeyFleet, "half-done", t.config.Cluster)
+		close(entered)
+		<-leave
+		t.exec(rekeyFleet, t.config.Cluster, "half-done")
+		return nil
+	})
+}

@@ -38,6 +38,9 @@ type turn struct {
 	observe func(others int64)
 }
 
+// errNoPlace: more stores are open on one file than there are places.
+var errNoPlace = errors.New("too many stores are open on this file")
+
 const (
 	places    = 1 << 10
 	turnByte  = 0

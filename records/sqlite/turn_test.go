@@ -184,3 +184,27 @@ func TestOccupied(t *testing.T) {
 		}
 	})
 }
+
+// TestClockIsReadAfterTheLockWasWon: a write that waited acts at the time at
+// which it acts, not at which it came.
+func TestClockIsReadAfterTheLockWasWon(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, sqlite.Config{})
+	a := n.register(records.Registration{LeaseTTL: time.Minute})
+	other := open(t, sqlite.Config{Path: n.path})
+	leave := occupy(t, other)
+	beat := make(chan records.Executor, 1)
+	go func() {
+		e, err := n.Heartbeat(t.Context(), a.ID)
+		if err != nil {
+			t.Error(err)
+		}
+		beat <- e
+	}()
+	await(t, func() bool { return sqlite.SomebodyWaits(other) })
+	n.clock.Advance(time.Second)
+	close(leave)
+	if e := <-beat; !e.HeartbeatAt.Equal(n.clock.Now()) {
+		t.Errorf("heartbeat at %s, want %s: it read the clock before it waited", e.HeartbeatAt, n.clock.Now())
+	}
+}
