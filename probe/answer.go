@@ -209,7 +209,7 @@ func (h *Handler) authorized(next http.Handler) http.Handler {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		have := sha256.Sum256([]byte(token))
 		same := subtle.ConstantTimeCompare(have[:], want[:]) == 1
-		if h.cfg.Token != "" && !(same && strings.EqualFold(scheme, "Bearer")) {
+		if h.cfg.Token != "" && (!same || !strings.EqualFold(scheme, "Bearer")) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "token_wrong", "the fleet's token is missing or wrong")
 			return

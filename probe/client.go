@@ -221,7 +221,7 @@ func (c *Client) askFresh(ctx context.Context, url string, q question, header, o
 	if f != nil {
 		return nil, f
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it was for this question only
 	reply, x := c.exchange(ctx, conn, url, q, header, overall)
 	if x.err != nil {
 		return nil, failed(ofExchange(x.err, x.answered, sole), ErrNoAnswer, x.err)
@@ -229,13 +229,14 @@ func (c *Client) askFresh(ctx context.Context, url string, q question, header, o
 	return reply, x.refused
 }
 
-// connect dials, and with https shakes hands. sole: the address dialled was
-// the only one of its name.
+// connect dials, and with https shakes hands. sole: a reset tells something,
+// for the address was the only one of its name, and without TLS, where a peer
+// that does not like our certificate may reset too.
 func (c *Client) connect(ctx context.Context, t *http.Transport, scheme, hostport string) (conn *http.ClientConn, sole bool, f *failure) {
 	var note dialed
 	conn, err := t.NewClientConn(context.WithValue(ctx, dialedKey{}, &note), scheme, hostport)
 	if err == nil {
-		return conn, note.sole, nil
+		return conn, note.sole && scheme == "http", nil
 	}
 	if f, ok := errors.AsType[*failure](err); ok {
 		return nil, false, f // of the dial

@@ -58,7 +58,7 @@ func (c Confirmer) Confirm(ctx context.Context, k Case) Conclusion {
 	}
 	inquiry := inquiry{
 		Confirmer: c, Case: k, start: time.Now(), last: k.First,
-		asks: make(chan answer, 1), searches: make(chan finding, 1),
+		asks: make(chan Observation, 1), searches: make(chan finding, 1),
 	}
 	inquiry.Budget = c.Budget.withDefaults()
 	return inquiry.run(ctx)
@@ -71,14 +71,9 @@ type inquiry struct {
 	start    time.Time
 	last     Observation
 	witness  records.ExecutorID
-	asks     chan answer // at most one question is under way
+	asks     chan Observation // at most one question is under way
 	searches chan finding
 	running  sync.WaitGroup
-}
-
-type answer struct {
-	at time.Duration
-	o  Observation
 }
 
 type finding struct {
@@ -86,8 +81,6 @@ type finding struct {
 	witness records.ExecutorID
 	t       Testimony
 }
-
-func (q *inquiry) since() time.Duration { return time.Since(q.start) }
 
 func (q *inquiry) run(ctx context.Context) Conclusion {
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,28 +92,32 @@ func (q *inquiry) run(ctx context.Context) Conclusion {
 		backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	again := time.NewTimer(0)
 	defer again.Stop()
+	budgetEnds := time.NewTimer(q.Budget.ProbeBudget)
+	defer budgetEnds.Stop()
 	for {
+		s.now = time.Since(q.start)
 		switch next := s.next(q.Budget); next {
 		case wait:
 		case askWitness:
-			s.hearing, s.heardAt = asking, q.since()
+			s.hearing, s.heardAt = asking, s.now
 			q.running.Go(func() { q.searches <- q.search(ctx) })
-		default:
+		case confirmDown, confirmSilent, refute, drop, abstain:
 			return q.conclude(next, s)
 		}
 		select {
 		case <-ctx.Done():
 			return q.stopped(context.Cause(ctx))
+		case <-budgetEnds.C: // the last search begins
 		case <-again.C:
-			at := q.since()
-			q.running.Go(func() { q.asks <- answer{at, q.Asker.Probe(ctx, q.Suspect, q.Record, q.Epoch)} })
-		case a := <-q.asks:
-			if a.o.Cancelled {
-				return q.stopped(a.o.Err)
+			q.running.Go(func() { q.asks <- q.Asker.Probe(ctx, q.Suspect, q.Record, q.Epoch) })
+		case o := <-q.asks:
+			if o.Cancelled {
+				return q.stopped(o.Err)
 			}
-			q.last = a.o
-			s.observe(a.at, a.o)
-			again.Reset(s.pause(q.Budget, q.since(), pauses.NextBackOff()))
+			q.last = o
+			s.now = time.Since(q.start)
+			s.observe(o)
+			again.Reset(s.pause(q.Budget, pauses.NextBackOff()))
 		case f := <-q.searches:
 			q.witness = f.witness
 			s.hear(f.hearing, f.t)
@@ -176,7 +173,7 @@ func (q *inquiry) conclude(next step, s suspicion) Conclusion {
 	if s.hearing == heard {
 		who = fmt.Sprintf("and witness %s saw it %s", q.witness, s.saw)
 	}
-	lasted := q.since().Round(time.Millisecond)
+	lasted := s.now.Round(time.Millisecond)
 	switch next {
 	case confirmDown:
 		c.Outcome, c.Verdict = Confirmed, Down
@@ -193,7 +190,7 @@ func (q *inquiry) conclude(next step, s suspicion) Conclusion {
 	case drop:
 		c.Outcome, c.Until = Dropped, time.Now().Add(q.Suspect.LeaseTTL)
 		c.Reason = fmt.Sprintf("witness %s has its signed answer", q.witness)
-	default:
+	case abstain, wait, askWitness:
 		c.Outcome, c.Reason = Abstained, "peers are alive and none of them answers: this node may be the one that is cut off"
 	}
 	return c

@@ -39,7 +39,7 @@ func (c *Client) link(ctx context.Context, scheme, hostport string) (*link, *fai
 	if added {
 		// The dial belongs to all who wait for it, not to the first of them.
 		// The caller is itself counted, so the client cannot close meanwhile.
-		c.calls.Go(func() {
+		c.calls.Go(func() { //nolint:contextcheck // it outlives the one call that began it
 			ctx, cancel := context.WithTimeout(c.life, c.cfg.Overall)
 			defer cancel()
 			l.conn, _, l.failure = c.connect(ctx, c.shared, scheme, hostport)

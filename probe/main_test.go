@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -206,6 +208,9 @@ func serve(t testing.TB, s *http.Server, l net.Listener) {
 		wg.Wait()
 	})
 }
+
+// quiet drops what a server logs about handshakes that are meant to fail.
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()

@@ -90,8 +90,9 @@ type suspicion struct {
 	attested bool // a peer reached the suspect at its address lately
 	broke    bool // a watch that the suspect had answered broke just now
 
+	now       time.Duration
 	asked     bool          // the observer has asked since the first failure
-	askedAt   time.Duration // when its last question began
+	foundAt   time.Duration // when its last question ended
 	last      Verdict       // what came of it, or of the first failure
 	alive     bool          // the suspect signed it
 	downSince time.Duration // when the unbroken run of refusals began, if last is Down
@@ -102,12 +103,12 @@ type suspicion struct {
 	sawAlive bool
 }
 
-// observe adds what came of a question that the observer began at at.
-func (s *suspicion) observe(at time.Duration, o Observation) {
+// observe adds what just came of the observer's question.
+func (s *suspicion) observe(o Observation) {
 	if o.Verdict == Down && s.last != Down {
-		s.downSince = at
+		s.downSince = s.now
 	}
-	s.asked, s.askedAt, s.last, s.alive = true, at, o.Verdict, o.Alive()
+	s.asked, s.foundAt, s.last, s.alive = true, s.now, o.Verdict, o.Alive()
 }
 
 // hear adds what a search for a witness came to.
@@ -134,10 +135,11 @@ const (
 //   - An attested address that has refused for ConfirmDown without a break,
 //     and refuses a witness, is down. If a watch that the suspect itself had
 //     answered broke just now, one refusal to each is enough.
-//   - Anything else must last for ProbeBudget, and then a peer must sign, now,
-//     that it got no answer either: a search begun after the budget. If none
-//     of the living peers signs, the observer's own network is the suspect.
-//     If there are none, the rule is void.
+//   - Anything else must last for ProbeBudget: a question that ended after it
+//     had no answer, and a peer signs, now, that it got none either: the
+//     search for it began after the budget. If none of the living peers
+//     signs, the observer's own network is the suspect. If there are none,
+//     the rule is void.
 func (s suspicion) next(b Budget) step {
 	switch {
 	case s.alive || s.last.Signed() || s.last == Replaced:
@@ -151,21 +153,23 @@ func (s suspicion) next(b Budget) step {
 	case !s.asked:
 		return wait
 	}
-	if s.attested && s.last == Down && s.askedAt-s.downSince >= s.window(b) && s.hearing == heard {
+	if s.attested && s.last == Down && s.foundAt-s.downSince >= s.window(b) && s.hearing == heard {
 		// What a witness saw is not news for long, and the next one may know more.
-		stale := s.askedAt-s.heardAt > b.WitnessWait
+		stale := s.now-s.heardAt > b.WitnessWait
 		if s.saw == Down && !stale {
 			return confirmDown
 		}
-		if stale && s.askedAt < b.ProbeBudget {
+		if stale {
 			return askWitness
 		}
 	}
 	switch {
-	case s.askedAt < b.ProbeBudget || s.hearing == asking:
+	case s.hearing == asking || s.now < b.ProbeBudget:
 		return wait
 	case s.heardAt < b.ProbeBudget:
-		return askWitness
+		return askWitness // while the observer's own last question may be under way
+	case s.foundAt < b.ProbeBudget:
+		return wait
 	case s.hearing == exhausted:
 		return abstain
 	}
@@ -181,12 +185,12 @@ func (s suspicion) window(b Budget) time.Duration {
 }
 
 // pause is how long to wait before the suspect is asked again: what the
-// backoff says, but not past the end of a window, where a question begun is
-// the one that counts.
-func (s suspicion) pause(b Budget, now, backoff time.Duration) time.Duration {
+// backoff says, but not past the end of a window, where the next answer is the
+// one that counts.
+func (s suspicion) pause(b Budget, backoff time.Duration) time.Duration {
 	for _, end := range [...]time.Duration{s.downSince + s.window(b), b.ProbeBudget} {
-		if end > now {
-			backoff = min(backoff, end-now)
+		if end > s.now {
+			backoff = min(backoff, end-s.now)
 		}
 	}
 	return backoff
