@@ -51,6 +51,9 @@ func (v Verdict) String() string {
 	return verdictNames[v]
 }
 
+// MarshalText is String, for structured logs.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
 // Signed reports whether the asked executor itself answered about the record.
 func (v Verdict) Signed() bool { return v == Running || v == NotRunning }
 

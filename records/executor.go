@@ -19,6 +19,9 @@ func (id ExecutorID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
+// MarshalText is the text form, for JSON and structured logs.
+func (id ExecutorID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // ParseExecutorID reads the text form. Anything else is an [InvalidError].
 func ParseExecutorID(s string) (ExecutorID, error) {
 	var id ExecutorID

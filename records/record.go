@@ -34,6 +34,9 @@ type ID [sha256.Size]byte
 // String is the wire form: 64 lower-case hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
+// MarshalText is the wire form, for JSON and structured logs.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // Compare orders ids by their bytes, the order in which stores lock rows.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
@@ -94,6 +97,9 @@ type Fence struct {
 }
 
 func (f Fence) String() string { return fmt.Sprintf("%s@%d", f.Executor, f.Epoch) }
+
+// MarshalText is String, for structured logs.
+func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // Record is one idempotent operation.
 type Record struct {
