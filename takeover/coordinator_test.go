@@ -149,6 +149,7 @@ func TestWaiters(t *testing.T) {
 			t.Fatalf("the work's context ended: %v", *cause)
 		}
 		close(h.finish)
+		f.pass(time.Second)
 		(<-do(nodes[1], ask("k"), refuse(t))).check(t, takeover.Replayed, "held")
 	})
 

@@ -143,6 +143,11 @@ func (f *fleet) launch(config takeover.Config, name string) *member {
 func (f *fleet) prepare(config takeover.Config, name string) *member {
 	f.t.Helper()
 	m := &member{fleet: f, name: name, gate: newGate(f.open(f.t, name)), ended: make(chan struct{}), log: newTestLog(f.t)}
+	f.t.Cleanup(func() {
+		if err := m.gate.Close(); err != nil {
+			f.t.Error(err)
+		}
+	})
 	if config.Slot == "" {
 		config.Slot = name
 	}
@@ -165,9 +170,6 @@ func (f *fleet) prepare(config takeover.Config, name string) *member {
 		}
 		m.hangUp()
 		m.free()
-		if err := m.gate.Close(); err != nil {
-			f.t.Error(err)
-		}
 	})
 	return m
 }
@@ -264,6 +266,13 @@ func (m *member) executor(t testing.TB, id records.ExecutorID) records.Executor 
 		t.Fatal(err)
 	}
 	return e
+}
+
+// registered reports whether the member's executor stands in the store.
+func (m *member) registered(t testing.TB) bool {
+	t.Helper()
+	_, err := m.gate.Store.LoadExecutor(context.WithoutCancel(t.Context()), m.Identity().Executor)
+	return err == nil
 }
 
 // record is the record of a request as the store has it.

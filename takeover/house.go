@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -10,27 +11,30 @@ import (
 
 // keepHouse does what nobody waits for: it has this node attested, takes over
 // what dead executors left, looks for its own orphans, and purges. Each chore
-// has its own interval, spread so that a fleet does not act in step.
+// has its own interval, spread so that a fleet does not act in step, and none
+// waits for another.
 func (n *Node) keepHouse(ctx context.Context, b *boot) {
-	attest := time.NewTimer(0)
-	sweep := time.NewTimer(jitter(n.config.SweepEvery, 0.5))
-	purge := time.NewTimer(jitter(n.config.PurgeEvery, 0.5))
-	defer attest.Stop()
-	defer sweep.Stop()
-	defer purge.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-attest.C:
-			attest.Reset(n.attest(ctx, b))
-		case <-sweep.C:
+	var chores sync.WaitGroup
+	defer chores.Wait()
+	chores.Go(func() { every(ctx, 0, func() time.Duration { return n.attest(ctx, b) }) })
+	chores.Go(func() {
+		every(ctx, jitter(n.config.SweepEvery, 0.5), func() time.Duration {
 			n.sweep(ctx, b)
-			sweep.Reset(jitter(n.config.SweepEvery, 0.2))
-		case <-purge.C:
+			return jitter(n.config.SweepEvery, 0.2)
+		})
+	})
+	chores.Go(func() {
+		every(ctx, jitter(n.config.PurgeEvery, 0.5), func() time.Duration {
 			n.purge(ctx)
-			purge.Reset(jitter(n.config.PurgeEvery, 0.2))
-		}
+			return jitter(n.config.PurgeEvery, 0.2)
+		})
+	})
+}
+
+// every does a chore again and again, after the times it asks for.
+func every(ctx context.Context, first time.Duration, chore func() (next time.Duration)) {
+	for next := first; sleep(ctx, next) == nil; {
+		next = chore()
 	}
 }
 

@@ -43,17 +43,18 @@ type Node struct {
 	memory   memory
 	confirms singleflight.Group // by executor
 	fences   singleflight.Group // by executor
+	sweeping chan struct{}      // a place for each record of a sweep
 
 	sparedMu    sync.Mutex
 	sparedUntil map[records.ExecutorID]time.Time
 
-	drain     chan struct{}
-	drainOnce sync.Once
-	ctx       context.Context // ends when duplicates wait no longer
-	stop      context.CancelCauseFunc
-	abort     context.Context // ends when Run returns
-	aborted   context.CancelCauseFunc
-	wg        sync.WaitGroup // every goroutine of a flight
+	leaving context.Context // ends when this node was told to drain
+	drain   context.CancelCauseFunc
+	ctx     context.Context // ends when duplicates wait no longer
+	stop    context.CancelCauseFunc
+	abort   context.Context // ends when Run gives up what is not settled
+	aborted context.CancelCauseFunc
+	wg      sync.WaitGroup // every goroutine of a flight, or of a sweep's records
 }
 
 // New builds a node. It starts nothing; see [Node.Run].
@@ -67,9 +68,10 @@ func New(config Config, store records.Store, asker Asker) (*Node, error) {
 		running: newRunningSet(), flights: newFlights(),
 		waiters:     waiters{perKey: config.WaitersPerKey, perRealm: config.WaitersPerRealm, perNode: config.WaitersPerNode},
 		memory:      memory{bytes: max(config.MemoryBytes, 0)},
-		drain:       make(chan struct{}),
+		sweeping:    make(chan struct{}, sweepers),
 		sparedUntil: map[records.ExecutorID]time.Time{},
 	}
+	n.leaving, n.drain = context.WithCancelCause(context.Background())
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.abort, n.aborted = context.WithCancelCause(context.Background())
 	n.current.Store(newBoot(config.trust()))
@@ -78,7 +80,7 @@ func New(config Config, store records.Store, asker Asker) (*Node, error) {
 }
 
 // Drain makes Run return once everything this node runs is done.
-func (n *Node) Drain() { n.drainOnce.Do(func() { close(n.drain) }) }
+func (n *Node) Drain() { n.drain(ErrStopped) }
 
 // Entry reports whether this node runs the record, or may be running it, and a
 // channel that is closed when it no longer does. The probe handler answers

@@ -19,16 +19,17 @@ import (
 //
 // [Node.Drain] lets it leave when its work is done, with a nil error. When ctx
 // ends it leaves at once: what it runs is cancelled, awaited, and marked
-// unknown where nobody can tell. After a fence it waits for its old work to
+// unknown where nobody can tell. What cannot be settled in time, because the
+// store is away or work ignores its context, is an error. After a fence it waits for its old work to
 // return and registers anew, as another executor; unless the fence came from a
 // newer boot of its own slot, which is [ErrReplaced].
 func (n *Node) Run(ctx context.Context) error {
-	defer n.aborted(ErrStopped)
 	for {
 		again, err := n.live(ctx)
 		if !again {
 			n.become(records.Gone)
 			n.stop(ErrStopped)
+			n.aborted(ErrStopped)
 			n.wg.Wait()
 			return err
 		}
@@ -41,6 +42,9 @@ func (n *Node) live(ctx context.Context) (again bool, err error) {
 	b := n.boot()
 	defer b.lease.end(ErrStopped)
 	if err := n.enlist(ctx, b); err != nil {
+		if n.leaving.Err() != nil {
+			return false, nil // it was told to leave before it had come
+		}
 		return false, fmt.Errorf("register executor: %w", err)
 	}
 	beats := n.start(ctx, func(ctx context.Context) { n.beat(ctx, b) })
@@ -53,7 +57,7 @@ func (n *Node) live(ctx context.Context) (again bool, err error) {
 		n.become(records.Fenced)
 		chores()
 		return n.afterFence(ctx, b)
-	case <-n.drain:
+	case <-n.leaving.Done():
 	case <-ctx.Done():
 	}
 	chores() // a sweep claims records
@@ -75,8 +79,12 @@ func (n *Node) start(ctx context.Context, f func(ctx context.Context)) (stop fun
 	}
 }
 
-// enlist dials this node through its own URL, then registers.
+// enlist dials this node through its own URL, then registers. It gives up when
+// the node is told to leave.
 func (n *Node) enlist(ctx context.Context, b *boot) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.leaving, func() { cancel(context.Cause(n.leaving)) })()
 	n.learnPeers(ctx)
 	seen := n.asker.Probe(ctx, n.self(b), records.ID{}, 0)
 	somebody := seen.Signer != records.ExecutorID{} || seen.Claimed != records.ExecutorID{}

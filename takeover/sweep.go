@@ -2,42 +2,43 @@ package takeover
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/probate-dev/probate/records"
 )
 
-// sweepers is how many records one sweep recovers at once.
+// sweepers is how many records of sweeps are recovered at once.
 const sweepers = 4
 
 // sweep recovers records that nobody asks for: those of dead executors, and
 // this executor's own orphans. It takes over only operations it knows, so it
 // pages past those it must skip, and at most a batch a time.
+//
+// It returns when it has begun the last of them. What it began is in the
+// running set, like anything else that this node executes.
 func (n *Node) sweep(ctx context.Context, b *boot) {
 	left := n.config.SweepBatch
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	places := make(chan struct{}, sweepers)
-	recover := func(h records.Held) bool {
+	for h := range n.orphans(ctx, b) {
 		terms, work, known := n.config.Recover(h.Record)
 		if !known {
-			return true
+			continue
 		}
 		select {
-		case places <- struct{}{}:
+		case n.sweeping <- struct{}{}:
 		case <-ctx.Done():
-			return false
+			return
 		}
-		left--
-		wg.Go(func() {
-			defer func() { <-places }()
+		if !b.mayClaim() {
+			<-n.sweeping
+			return
+		}
+		n.running.enter(h.Record.ID)
+		n.wg.Go(func() {
 			n.recoverAlone(context.WithoutCancel(ctx), b, h, terms, work)
+			n.running.leave(h.Record.ID)
+			<-n.sweeping
 		})
-		return left > 0
-	}
-	for h := range n.orphans(ctx, b) {
-		if !b.mayClaim() || !recover(h) {
+		if left--; left == 0 {
 			return
 		}
 	}
@@ -92,12 +93,11 @@ func (n *Node) pages(ctx context.Context, read func(after records.ID) ([]records
 	}
 }
 
-// recoverAlone takes the record over without a client. Without work that can
+// recoverAlone takes the record over without a client; the running set has its
+// entry already. Without work that can
 // be repeated nothing is executed: applied is finalized, not applied released.
 func (n *Node) recoverAlone(ctx context.Context, b *boot, h records.Held, terms Terms, work Work) {
 	r := h.Record
-	n.running.enter(r.ID)
-	defer n.running.leave(r.ID)
 	t := records.TakeOver{ID: r.ID, From: r.Fence(), By: b.id, Attempt: records.NewToken()}
 	won, err := definite(n.abort, n, func(ctx context.Context) (records.Record, error) { return n.store.TakeOver(ctx, t) })
 	if err != nil {

@@ -75,8 +75,11 @@ func (t *tenure) execute(work Work) (c Completion, started bool) {
 		n.log.ErrorContext(t.ctx, "work does not return", "record", t.claim.Record.ID, "cause", context.Cause(ctx))
 		n.running.enter(t.claim.Record.ID)
 		n.wg.Go(func() {
-			<-done
-			n.running.leave(t.claim.Record.ID)
+			select {
+			case <-done:
+				n.running.leave(t.claim.Record.ID)
+			case <-n.abort.Done(): // the entry stays: it is still true
+			}
 		})
 		return Completion{Reason: fmt.Sprintf("work did not return after: %v", context.Cause(ctx))}, true
 	}
@@ -162,7 +165,7 @@ func (t *tenure) recover(work Work) ending {
 			} else if found.After > 0 {
 				wait = found.After
 			}
-			if sleep(t.node.ctx, min(wait, max(time.Until(late), 0))) != nil {
+			if !t.idle(min(wait, max(time.Until(late), 0))) {
 				return ending{record: t.claim.Record}
 			}
 		case Finish:
@@ -180,6 +183,20 @@ func (t *tenure) recover(work Work) ending {
 			return t.settle(ending{outcome: OutcomeUnknown}, records.Unknown, t.markUnknown)
 		}
 	}
+}
+
+// idle waits, and reports whether there is still a reason to go on: this node
+// has neither stopped nor been fenced.
+func (t *tenure) idle(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.boot.fenced:
+	case <-t.node.ctx.Done():
+	}
+	return false
 }
 
 // ask asks the reconciler once, under the lease. Whatever is not an answer in

@@ -168,3 +168,12 @@ func nobodyFenced(t testing.TB, m *member) {
 		t.Errorf("%s was fenced: %s", e.Slot, e.FencedReason)
 	}
 }
+
+// pendingForever is a reconciler that never finds out. It counts how often it
+// was asked.
+func pendingForever(asked *atomic.Int64) takeover.ReconcilerFunc {
+	return func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
+		asked.Add(1)
+		return takeover.FoundPending(time.Minute), nil
+	}
+}
