@@ -152,9 +152,11 @@ func (t *tenure) recover(work Work) ending {
 		r.Settling = settles > 0
 		switch Recover(r) {
 		case Ask:
-			var asked bool
-			if found, asked = t.ask(); !asked {
-				return ending{record: t.claim.Record} // nothing begun: left to others
+			var ended error
+			if found, ended = t.ask(); ended != nil {
+				// Left to others. Those who fenced this executor may have taken it
+				// already, and the caller waits for what they make of it.
+				return ending{record: t.claim.Record, lost: errors.Is(ended, ErrExecutorFenced)}
 			}
 			r.Asked, r.Finding = true, found.Kind
 		case AskLater:
@@ -200,22 +202,22 @@ func (t *tenure) idle(d time.Duration) bool {
 }
 
 // ask asks the reconciler once, under the lease. Whatever is not an answer in
-// time is Pending. Not asked: this node has ended.
-func (t *tenure) ask() (f Finding, asked bool) {
+// time is Pending. The error is why it was not asked: this boot has ended.
+func (t *tenure) ask() (f Finding, ended error) {
 	r := t.claim.Record
 	if t.request.Terms.Reconciler == nil {
-		return Finding{}, true
+		return Finding{}, nil
 	}
 	lease, err := t.boot.awaitStart(t.node.ctx)
 	if err != nil {
-		return Finding{}, false
+		return Finding{}, err
 	}
 	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
 	defer stop()
 	defer func() {
 		if p := recover(); p != nil {
 			t.node.log.ErrorContext(t.ctx, "reconciler panicked", "record", r.ID, "panic", p, "stack", string(debug.Stack()))
-			f, asked = FoundPending(0), true
+			f, ended = FoundPending(0), nil
 		}
 		t.node.config.Events.Reconciled(r, f.Kind)
 	}()
@@ -228,9 +230,9 @@ func (t *tenure) ask() (f Finding, asked bool) {
 	}
 	if err != nil {
 		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
-		return FoundPending(0), true
+		return FoundPending(0), nil
 	}
-	return f, true
+	return f, nil
 }
 
 // settle writes the record's new state until the store took it or the fence
