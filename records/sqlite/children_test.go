@@ -45,7 +45,7 @@ func serveChild(role string) error {
 		return err
 	}
 	s, err := sqlite.Open(context.Background(), sqlite.Config{
-		Path: os.Getenv(childPath), Cluster: "test",
+		Path: os.Getenv(childPath), Cluster: "test", Patience: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {

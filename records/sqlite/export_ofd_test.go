@@ -13,8 +13,12 @@ func SomebodyWaits(s *Store) bool {
 	return found && err == nil
 }
 
-// OnTurn has every turn of s reported, with how many of others came before.
-func OnTurn(s *Store, observe func(others int64)) { s.turn.observe = observe }
+// OnTurn has every turn of s reported, with how many of others came before. A
+// place that is slow to take its turn is waited for, however long it takes.
+func OnTurn(s *Store, observe func(others int64)) {
+	s.turn.observe = observe
+	s.turn.overdue = time.Hour
+}
 
 // Turn is a place in the queue, without a store.
 type Turn struct{ *turn }

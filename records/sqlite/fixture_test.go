@@ -20,6 +20,9 @@ func open(t testing.TB, c sqlite.Config) *sqlite.Store {
 	if c.Cluster == "" {
 		c.Cluster = "test"
 	}
+	if c.Patience == 0 {
+		c.Patience = time.Minute // the machine may be busy with other things
+	}
 	s, err := sqlite.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

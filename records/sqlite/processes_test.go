@@ -5,6 +5,7 @@ package sqlite_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,12 +45,12 @@ func TestThreeWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wait()
-		others, took := quantile(sum.Others, 0.999), quantile(sum.Took, 0.999)
-		t.Logf("writer %d: %d requests in %d turns; others' turns before an own: median %d, p99.9 %d, most %d; request: median %s, p99.9 %s, longest %s",
-			i, sum.Requests, len(sum.Others), quantile(sum.Others, 0.5), others, quantile(sum.Others, 1),
-			quantile(sum.Took, 0.5), took, quantile(sum.Took, 1))
+		others, took := slices.Max(sum.Others), quantile(sum.Took, 0.999)
+		t.Logf("writer %d: %d requests in %d turns; others' turns before an own: median %d, most %d; request: median %s, p99.9 %s, longest %s",
+			i, sum.Requests, len(sum.Others), quantile(sum.Others, 0.5), others,
+			quantile(sum.Took, 0.5), took, slices.Max(sum.Took))
 		if limit := int64(len(writers)); others > limit {
-			t.Errorf("writer %d: p99.9 of its turns came after %d turns of others, want at most %d", i, others, limit)
+			t.Errorf("writer %d: a turn of its came after %d turns of others, want at most %d", i, others, limit)
 		}
 		if took > time.Second {
 			t.Errorf("writer %d: p99.9 of its requests took %s, want under a second", i, took)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -29,9 +30,11 @@ import (
 type turn struct {
 	f     *os.File
 	place int64
-	// stalled holds places that wanted a free turn and did not take it: their
-	// process is stopped. They are passed over until their want was seen gone.
-	stalled map[int64]bool
+	looks uint64 // how often this store has looked for its turn
+	// stalled holds places that wanted a free turn and did not take it, because
+	// their process is stopped, and how often they had looked by then. They are
+	// passed over until they look again.
+	stalled map[int64]uint64
 	// overdue is how long a free turn is kept for a place before it is stalled.
 	overdue time.Duration
 	// observe hears how many turns of others passed while this store waited.
@@ -46,8 +49,10 @@ const (
 	turnByte  = 0
 	placeByte = 1 << 20
 	wantByte  = 2 << 20
-	// The file's content: place of the last writer, number of turns so far.
-	turnBytes = 16
+	// The file's content: place of the last writer and number of turns so far,
+	// then for each place how often it has looked.
+	turnBytes  = 16
+	looksBytes = 8
 	// pollTurn is how often a waiting store looks: well below the time that a
 	// commit takes to reach the disk, so that little of the disk's time is lost
 	// between two writers.
@@ -59,7 +64,8 @@ func openTurn(path string) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{f: f, stalled: make(map[int64]bool), overdue: 50 * time.Millisecond, observe: func(int64) {}}
+	// A place may have had another store before: no two begin alike.
+	t := &turn{f: f, looks: rand.Uint64(), stalled: make(map[int64]uint64), overdue: 250 * time.Millisecond, observe: func(int64) {}}
 	for t.place = range int64(places) {
 		if ok, err := t.lock(placeByte + t.place); ok || err != nil {
 			return t, errors.Join(err, closeUnless(err == nil, f))
@@ -90,6 +96,9 @@ func (t *turn) acquire(ctx context.Context) error {
 	}
 	w := wait{turn: t}
 	for {
+		if err := t.look(); err != nil {
+			return err
+		}
 		count, won, err := w.try()
 		if err != nil {
 			return err
@@ -145,8 +154,10 @@ func (w *wait) before(last int64) (bool, error) {
 	if time.Since(w.since) < w.overdue {
 		return true, nil
 	}
-	w.stalled[place] = true
 	w.since = time.Time{}
+	if w.stalled[place], err = w.looksOf(place); err != nil {
+		return false, err
+	}
 	return w.before(last)
 }
 
@@ -174,7 +185,7 @@ func (t *turn) wanting(from, to int64) (int64, bool, error) {
 			return 0, false, err
 		}
 		place = max(place-wantByte, from)
-		if !t.stalled[place] {
+		if _, stalled := t.stalled[place]; !stalled {
 			return place, true, nil
 		}
 		// The kernel names some lock of the range, not the first.
@@ -186,16 +197,34 @@ func (t *turn) wanting(from, to int64) (int64, bool, error) {
 	return 0, false, nil
 }
 
-// forgive forgets stalled places whose want is gone: they go on, or have died.
+// forgive forgets stalled places that have looked again.
 func (t *turn) forgive() error {
-	for place := range t.stalled {
-		if _, found, err := t.locked(wantByte+place, 1); err != nil {
+	for place, then := range t.stalled {
+		if now, err := t.looksOf(place); err != nil {
 			return err
-		} else if !found {
+		} else if now != then {
 			delete(t.stalled, place)
 		}
 	}
 	return nil
+}
+
+// look shows the others that this store is awake.
+func (t *turn) look() error {
+	t.looks++
+	var b [looksBytes]byte
+	binary.LittleEndian.PutUint64(b[:], t.looks)
+	_, err := t.f.WriteAt(b[:], turnBytes+t.place*looksBytes)
+	return err
+}
+
+// looksOf is how often a place has looked.
+func (t *turn) looksOf(place int64) (uint64, error) {
+	var b [looksBytes]byte
+	if _, err := t.f.ReadAt(b[:], turnBytes+place*looksBytes); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b[:]), nil
 }
 
 // release lets the next one write.
