@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/takeover"
+)
+
+// Question is what a reconcile URL is asked, as JSON.
+type Question struct {
+	OperationRef string `json:"operation_ref"` // the record's id
+	Operation    string `json:"operation"`
+	Resource     string `json:"resource"`
+	Realm        string `json:"realm"`
+	Key          string `json:"key"`
+	Fingerprint  string `json:"fingerprint"` // 64 hexadecimal digits
+	Epoch        int64  `json:"epoch"`       // the asker's; smaller ones are to be refused from now on
+	// PreviousExecutor is whose execution was interrupted.
+	PreviousExecutor string `json:"previous_executor"`
+}
+
+// Statement is the answer, as JSON with status 200.
+type Statement struct {
+	Finding  string            `json:"finding"` // applied, not_applied, pending, undecidable
+	Response *ResponseDocument `json:"response,omitempty"`
+}
+
+// ResponseDocument is the response of an operation that took effect.
+type ResponseDocument struct {
+	Status     int                 `json:"status"`
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"` // one of the two, or neither for an empty body
+	BodyBase64 *string             `json:"body_base64,omitempty"`
+}
+
+// inquiry reconciles by asking the service.
+type inquiry struct {
+	config  Reconcile
+	limit   int64
+	outside *outside
+}
+
+// Reconcile implements [takeover.Reconciler]. What is not exactly a statement
+// is an error and no finding.
+func (q *inquiry) Reconcile(ctx context.Context, r records.Record, _ takeover.Request) (takeover.Finding, error) {
+	body, err := json.Marshal(questionOf(ctx, r))
+	if err != nil {
+		return takeover.Finding{}, fmt.Errorf("ask %s: %w", q.config.URL, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.config.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, q.config.URL, bytes.NewReader(body))
+	if err != nil {
+		return takeover.Finding{}, fmt.Errorf("ask %s: %w", q.config.URL, err)
+	}
+	setHeaders(req, q.config.Headers)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	got, err := q.outside.do(req, 64<<10+2*q.limit)
+	if err != nil {
+		return takeover.Finding{}, fmt.Errorf("ask %s: %w", q.config.URL, err)
+	}
+	found, err := readStatement(got, q.limit)
+	if err != nil {
+		return takeover.Finding{}, fmt.Errorf("ask %s: %w", q.config.URL, err)
+	}
+	return found, nil
+}
+
+func questionOf(ctx context.Context, r records.Record) Question {
+	previous := r.Executor // its own execution was interrupted, unless it took over
+	if claim, ok := takeover.ClaimFrom(ctx); ok && claim.Previous != (records.Fence{}) {
+		previous = claim.Previous.Executor
+	}
+	return Question{
+		OperationRef: r.ID.String(), Operation: r.Operation, Resource: r.Resource, Realm: r.Realm, Key: r.Key,
+		Fingerprint: hex.EncodeToString(r.Fingerprint[:]), Epoch: r.Epoch, PreviousExecutor: previous.String(),
+	}
+}
+
+func setHeaders(req *http.Request, headers map[string]string) {
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+}
+
+// readStatement reads an answer strictly: a service that speaks another
+// language by mistake must not decide about a payment.
+func readStatement(got reply, limit int64) (takeover.Finding, error) {
+	var none takeover.Finding
+	if got.status != http.StatusOK {
+		return none, fmt.Errorf("status %d, want 200", got.status)
+	}
+	if media, _, _ := mime.ParseMediaType(got.header.Get("Content-Type")); !isJSON(media) {
+		return none, fmt.Errorf("content type %q, want application/json", got.header.Get("Content-Type"))
+	}
+	var s Statement
+	d := json.NewDecoder(bytes.NewReader(got.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return none, fmt.Errorf("parse statement: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return none, errors.New("parse statement: something follows it")
+	}
+	if s.Response != nil && s.Finding != takeover.Applied.String() {
+		return none, fmt.Errorf("finding %q with a response", s.Finding)
+	}
+	switch s.Finding {
+	case "applied":
+		if s.Response == nil {
+			return none, errors.New("applied without a response")
+		}
+		r, err := s.Response.response(limit)
+		if err != nil {
+			return none, fmt.Errorf("response: %w", err)
+		}
+		return takeover.FoundApplied(r), nil
+	case "not_applied":
+		return takeover.FoundNotApplied(), nil
+	case "pending":
+		return takeover.FoundPending(retryAfter(got.header)), nil
+	case "undecidable":
+		return takeover.Finding{Kind: takeover.Undecidable}, nil
+	}
+	return none, fmt.Errorf("finding %q is none of applied, not_applied, pending, undecidable", s.Finding)
+}
+
+func (d ResponseDocument) response(limit int64) (records.Response, error) {
+	r := records.Response{Status: d.Status, Body: []byte{}}
+	if d.Status < 200 || d.Status > 599 || freesKey(d.Status) {
+		return r, fmt.Errorf("status %d cannot be stored", d.Status)
+	}
+	for name, values := range d.Headers {
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(v) {
+				return r, fmt.Errorf("%q is no header, or its value none", name)
+			}
+		}
+	}
+	canonical := http.Header{}
+	for name, values := range d.Headers {
+		canonical[http.CanonicalHeaderKey(name)] = append(canonical[http.CanonicalHeaderKey(name)], values...)
+	}
+	r.Headers = storable(canonical, nil)
+	switch {
+	case d.Body != nil && d.BodyBase64 != nil:
+		return r, errors.New("both body and body_base64")
+	case d.Body != nil:
+		r.Body = []byte(*d.Body)
+	case d.BodyBase64 != nil:
+		var err error
+		if r.Body, err = base64.StdEncoding.DecodeString(*d.BodyBase64); err != nil {
+			return r, fmt.Errorf("body_base64: %w", err)
+		}
+	}
+	switch {
+	case int64(len(r.Body)) > limit:
+		return r, fmt.Errorf("body has %d bytes, over %d", len(r.Body), limit)
+	case len(r.Body) > 0 && !bodyAllowed(d.Status):
+		return r, fmt.Errorf("status %d has no body", d.Status)
+	}
+	return r, nil
+}
+
+// retryAfter is how long a service wants to be left alone, in whole seconds.
+func retryAfter(h http.Header) time.Duration {
+	seconds, _ := deltaSeconds(h.Get("Retry-After"))
+	return time.Duration(min(seconds, 3600)) * time.Second
+}
