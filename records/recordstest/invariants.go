@@ -145,7 +145,7 @@ func (f *fixture) lateBeatsAgainstFence() {
 	victim := f.active(records.Registration{Policy: records.PolicyLease, LeaseTTL: ttl})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for {
+		for !f.Failed() {
 			if _, err := nodes[0].Heartbeat(f.Context(), victim.ID); err != nil {
 				return
 			}
@@ -181,7 +181,7 @@ func (f *fixture) takersAgainstFence(n int) {
 	var wg sync.WaitGroup
 	for i, b := range takers {
 		wg.Go(func() {
-			for j := 0; ; j++ {
+			for j := 0; !f.Failed(); j++ {
 				r := held[j%n]
 				begun := fencing.Load()
 				_, err := nodes[i%2].TakeOver(f.Context(), takeOver(r, b.ID))
@@ -196,7 +196,7 @@ func (f *fixture) takersAgainstFence(n int) {
 					f.Errorf("take over: %v", err)
 					return
 				}
-				if begun && j%n == n-1 && allTaken(taken) {
+				if begun && allTaken(taken) {
 					return
 				}
 			}
@@ -221,38 +221,49 @@ func allTaken(taken []atomic.Int32) bool {
 	return true
 }
 
-// claimsAgainstExecutorPurge lets an executor claim while it is retired and
-// its row purged.
+// claimsAgainstExecutorPurge lets an executor claim, look and release while it
+// is drained, retired and its row purged. As long as it holds something its
+// row is there.
 func (f *fixture) claimsAgainstExecutorPurge() {
 	f.Helper()
 	nodes, e := f.nodes(2), f.active(records.Registration{})
-	owned := make(chan records.ID, 64)
-	errs := atOnce(9, func(i int) error {
-		if i == 8 {
-			ctx := f.Context()
-			return errors.Join(f.store.Drain(ctx, e.ID), f.store.Retire(ctx, e.ID), errOf(f.store.PurgeExecutors(ctx, 0)))
-		}
-		for range 4 {
-			r := reservation(e.ID)
-			if err := reserveOn(f.Context(), nodes[i%2], r); err != nil {
-				return err
+	var claimed atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 100 { // a bound, should the purge be slow
+				err := claimLookRelease(f, nodes[i%2], e.ID)
+				if errors.Is(err, records.ErrNotActive) {
+					return
+				}
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				claimed.Add(1)
 			}
-			owned <- r.ID
-		}
-		return nil
+		})
+	}
+	f.await("claims are under way", func() bool { return claimed.Load() > 4 || f.Failed() })
+	f.check(f.store.Drain(f.Context(), e.ID))
+	f.check(f.store.Retire(f.Context(), e.ID))
+	f.await("its row is purged", func() bool {
+		f.check(errOf(f.store.PurgeExecutors(f.Context(), 0)))
+		return isAny(errOf(f.store.LoadExecutor(f.Context(), e.ID)), records.ErrNotFound) || f.Failed()
 	})
-	close(owned)
-	f.check(errs[8])
-	for _, err := range errs[:8] {
-		if err != nil {
-			f.refused(err, records.ErrNotActive)
-		}
+	wg.Wait()
+}
+
+func claimLookRelease(f *fixture, s records.Store, by records.ExecutorID) error {
+	got, err := s.Reserve(f.Context(), reservation(by))
+	if err != nil {
+		return err
 	}
-	for id := range owned {
-		if held := f.load(id); held.Executor.ID != e.ID {
-			f.Errorf("record %s is in progress by %s, which is not there", id, held.Record.Executor)
-		}
+	held, err := s.Load(f.Context(), got.Record.ID)
+	if err == nil && held.Executor.ID != by {
+		err = errors.New("a record is in progress by an executor that is not there")
 	}
+	return errors.Join(err, s.Release(f.Context(), got.Record.ID, got.Record.Fence()))
 }
 
 // reservesAgainstPurge purges n keys while they are claimed anew.

@@ -305,10 +305,3 @@ func (s *memory) Close() error {
 	s.closed = true
 	return nil
 }
-
-// TestSuite/AcceptsTheModel: the suite and the model say the same.
-func TestSuite(t *testing.T) {
-	t.Run("AcceptsTheModel", func(t *testing.T) {
-		Run(t, freshMemory(func(s *memory) records.Store { return s }))
-	})
-}

@@ -125,19 +125,20 @@ var raceRules = group{name: "Race", rules: []rule{
 	}},
 	{"TheOwnersEndOrATakeOverNotBoth", func(f *fixture) {
 		nodes, a, b := f.nodes(2), f.active(records.Registration{}), f.active(records.Registration{})
-		for range 5 {
+		contenders := 2 * len(ends)
+		for round := range contenders { // each may be the one that starts first
 			r := f.claim(a.ID)
-			winner := f.oneWins(6, records.ErrFenced, func(i int) error {
-				if i < len(ends) {
-					return ends[i].write(f.Context(), nodes[i%2], r.ID, r.Fence())
+			winner := f.oneWins(contenders, records.ErrFenced, func(i int) error {
+				if who := (i + round) % contenders; who < len(ends) {
+					return ends[who].write(f.Context(), nodes[i%2], r.ID, r.Fence())
 				}
 				t := takeOver(r, b.ID)
 				t.SignedNotRunning = true
 				return errOf(nodes[i%2].TakeOver(f.Context(), t))
 			})
 			want := records.InProgress
-			if winner < len(ends) {
-				want = ends[winner].state
+			if who := (winner + round) % contenders; who < len(ends) {
+				want = ends[who].state
 			}
 			f.equal("state", f.load(r.ID).Record.State, want)
 		}
@@ -291,7 +292,7 @@ func (f *fixture) claimsUntilFenced(claim func(context.Context, records.Store, r
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			for {
+			for range 100 { // a bound, should the fence be slow
 				err := claim(f.Context(), nodes[i%2], victim.ID)
 				if errors.Is(err, records.ErrNotActive) {
 					return

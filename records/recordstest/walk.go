@@ -31,7 +31,7 @@ var modelRules = group{name: "Model", alone: true, rules: []rule{
 				"reserve": w.reserve, "reserve again": w.reserve, "take over": w.takeOver, "take over again": w.takeOver,
 				"claim unknown": w.claimUnknown, "finalize": w.finalize, "release": w.release, "mark unknown": w.markUnknown,
 				"register": w.register, "heartbeat": w.heartbeat, "drain": w.drain, "retire": w.retire,
-				"fence": w.fence, "purge": w.purge, "elapse": w.elapse,
+				"fence": w.fence, "fence again": w.fence, "purge": w.purge, "elapse": w.elapse,
 			})
 			w.agreesOnAll(t)
 		})
