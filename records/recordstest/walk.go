@@ -30,7 +30,7 @@ var modelRules = group{name: "Model", alone: true, rules: []rule{
 			t.Repeat(map[string]func(*rapid.T){
 				"reserve": w.reserve, "reserve again": w.reserve, "take over": w.takeOver, "take over again": w.takeOver,
 				"claim unknown": w.claimUnknown, "finalize": w.finalize, "release": w.release, "mark unknown": w.markUnknown,
-				"register": w.register, "heartbeat": w.heartbeat, "drain": w.drain, "retire": w.retire,
+				"register": w.register, "heartbeat": w.heartbeat, "heartbeat again": w.heartbeat, "drain": w.drain, "retire": w.retire,
 				"fence": w.fence, "fence again": w.fence, "purge": w.purge, "elapse": w.elapse,
 			})
 			w.agreesOnAll(t)
@@ -57,8 +57,10 @@ func newWalk(f *fixture, t *rapid.T) *walk {
 		f: f, model: newModel(), now: time.Now(),
 		seen: make(map[records.ExecutorID][]int64), claims: make(map[records.ID][]records.Record),
 	}
+	for range 6 { // so many that the brake lets some fences through
+		w.add(t, registration(records.Registration{Policy: w.policy(t)}))
+	}
 	for range 3 {
-		w.register(t)
 		w.keys = append(w.keys, reservation(records.ExecutorID{}))
 	}
 	return w
@@ -236,13 +238,21 @@ func (w *walk) markUnknown(t *rapid.T) {
 	sameError(t, err, w.model.end(w.now, r.ID, r.Fence(), records.Unknown, nil, retention))
 }
 
+func (w *walk) policy(t *rapid.T) records.Policy {
+	return pick(t, []records.Policy{records.PolicyProbe, records.PolicyProbe, records.PolicyLease}, "policy")
+}
+
 func (w *walk) register(t *rapid.T) {
-	r := registration(records.Registration{Policy: pick(t, []records.Policy{records.PolicyProbe, records.PolicyLease}, "policy")})
-	if len(w.executors) > 0 && rapid.Bool().Draw(t, "replaces") {
+	r := registration(records.Registration{Policy: w.policy(t)})
+	if rapid.Bool().Draw(t, "replaces") {
 		old := w.model.executors[w.executor(t)]
 		r.Slot = old.Slot
 		r.Replaces = records.Sighting{Executor: old.ID, Beat: pick(t, w.seen[old.ID], "beat")}
 	}
+	w.add(t, r)
+}
+
+func (w *walk) add(t *rapid.T, r records.Registration) {
 	got, err := w.f.store.Register(w.f.Context(), r)
 	_, wantErr := w.model.register(w.now, r)
 	sameError(t, err, wantErr)
