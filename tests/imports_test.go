@@ -76,6 +76,10 @@ var law = []rule{
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "transfer", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "cmd/node", imports: anything, outside: append(drivers, "*")},
+	{
+		folder: "tests/fleet", imports: []string{"records", "records/postgres/postgrestest"}, harness: true,
+		tests: []string{"takeover", "probe", "records/postgres"}, // what its node is made of
+	},
 	{folder: "tests/demo", imports: []string{"records", "records/sqlite"}},
 	{
 		folder:  "tests",
@@ -193,6 +197,8 @@ func TestImportLaw(t *testing.T) {
 		{name: "RefusesTestsInTheBinary", folder: "cmd/node", imports: []string{"testing", "testing/fstest", "go.uber.org/goleak"}, want: []string{"imports testing", "imports testing/fstest", "imports go.uber.org/goleak"}},
 		{name: "AllowsMigrationsOnlyToEmbed", folder: "migrations", imports: []string{"embed", "io/fs", "os"}, want: []string{"imports os"}},
 		{name: "RefusesBlackBoxTestsTheInside", folder: "tests", tests: []string{module + "/records/postgres", pq, module + "/takeover"}, want: []string{"tests import " + module + "/takeover"}},
+		{name: "AllowsTheFleetsNodeWhatItIsMadeOf", folder: "tests/fleet", imports: []string{"testing", module + "/records"}, tests: []string{module + "/takeover", module + "/probe", module + "/records/postgres"}},
+		{name: "RefusesTheFleetTheInside", folder: "tests/fleet", imports: []string{module + "/takeover"}, tests: []string{module + "/api"}, want: []string{"imports " + module + "/takeover", "tests import " + module + "/api"}},
 		{name: "RefusesAPackageWithoutARule", folder: "cache", want: []string{"has no place in the law: give it a rule"}},
 		{name: "IsNotFooledByALikeName", folder: "probers", want: []string{"has no place in the law: give it a rule"}},
 	} {

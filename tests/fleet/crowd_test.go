@@ -15,7 +15,7 @@ func k51(t *testing.T) {
 	hold := f.Ledger.Hold(fleet.BeforeEffect, "k")
 	nodes[0].Call(t, "k", fleet.Ask{})
 	hold.Await(t, 1)
-	crowd := gather(t, nodes[1:], "k", 100, fleet.Ask{})
+	crowd := gather(t, nodes[1:], 100, fleet.Ask{})
 
 	before := cost(t, nodes[1:])
 	nodes[0].Kill()
@@ -44,13 +44,13 @@ func k51(t *testing.T) {
 	}
 }
 
-// gather has duplicates wait, so many on each node.
-func gather(t testing.TB, nodes []*fleet.Node, key string, each int, a fleet.Ask) []*fleet.Call {
+// gather has duplicates of k wait, so many on each node.
+func gather(t testing.TB, nodes []*fleet.Node, each int, a fleet.Ask) []*fleet.Call {
 	t.Helper()
 	var crowd []*fleet.Call
 	for _, n := range nodes {
 		for range each {
-			crowd = append(crowd, n.Call(t, key, a))
+			crowd = append(crowd, n.Call(t, "k", a))
 		}
 	}
 	for _, n := range nodes {
@@ -100,7 +100,7 @@ func TestClient(t *testing.T) {
 		hold := f.Ledger.Hold(fleet.BeforeEffect, "k")
 		first := nodes[0].Call(t, "k", fleet.Ask{})
 		hold.Await(t, 1)
-		crowd := gather(t, nodes, "k", 3, fleet.Ask{})
+		crowd := gather(t, nodes, 3, fleet.Ask{})
 		for i := 0; i < len(crowd); i += 3 { // on each node, the one that came first
 			crowd[i].HangUp()
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -202,7 +203,7 @@ func (c *counts) asked(what string) {
 func (c *counts) snapshot() fleet.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fleet.Stats{Statements: copied(c.stats.Statements), Failed: copied(c.stats.Failed), Asked: copied(c.stats.Asked)}
+	return fleet.Stats{Statements: maps.Clone(c.stats.Statements), Failed: maps.Clone(c.stats.Failed), Asked: maps.Clone(c.stats.Asked)}
 }
 
 func count(m *map[string]int, name string) {
@@ -210,14 +211,6 @@ func count(m *map[string]int, name string) {
 		*m = map[string]int{}
 	}
 	(*m)[name]++
-}
-
-func copied(m map[string]int) map[string]int {
-	c := make(map[string]int, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
 }
 
 // countingAsker counts what it asks.

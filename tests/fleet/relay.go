@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -168,7 +169,7 @@ func (r *Relay) pump(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				reset(to)
 			}
 			return

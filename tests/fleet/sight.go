@@ -14,6 +14,10 @@ import (
 // Sight looks into the store past the nodes.
 type Sight struct{ DB *sql.DB }
 
+// SightMark is in every statement of a Sight, so that it can be told from
+// those of the nodes.
+const SightMark = "/* sight */"
+
 // Look opens a sight of a database.
 func Look(t testing.TB, dsn string) Sight { return Sight{postgrestest.Open(t, dsn)} }
 
@@ -22,7 +26,7 @@ func Look(t testing.TB, dsn string) Sight { return Sight{postgrestest.Open(t, ds
 func (s Sight) Executors(t testing.TB) []records.Executor {
 	t.Helper()
 	rows, err := s.DB.QueryContext(t.Context(), `
-SELECT id::text, slot, url, public_key, policy, state, beat, heartbeat_at, attested_at,
+SELECT `+SightMark+` id::text, slot, url, public_key, policy, state, beat, heartbeat_at, attested_at,
        (extract(epoch FROM clock_timestamp() - heartbeat_at) * 1000000)::bigint,
        coalesce(fenced_by::text, ''), coalesce(fenced_reason, '')
   FROM probate.executors ORDER BY registered_at`)
@@ -113,7 +117,7 @@ func (s Sight) Record(t testing.TB, key string) records.Record {
 		body   []byte
 	)
 	err := s.DB.QueryRowContext(t.Context(), `
-SELECT state, executor_id::text, epoch, takeovers, body
+SELECT `+SightMark+` state, executor_id::text, epoch, takeovers, body
   FROM probate.records WHERE id = $1`, r.ID[:]).Scan(&r.State, &holder, &r.Epoch, &r.Takeovers, &body)
 	if err != nil {
 		t.Fatalf("record of %s: %v", key, err)
@@ -129,7 +133,7 @@ SELECT state, executor_id::text, epoch, takeovers, body
 func (s Sight) Clock(t testing.TB) time.Time {
 	t.Helper()
 	var now time.Time
-	if err := s.DB.QueryRowContext(t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+	if err := s.DB.QueryRowContext(t.Context(), "SELECT "+SightMark+" clock_timestamp()").Scan(&now); err != nil {
 		t.Fatal(err)
 	}
 	return now

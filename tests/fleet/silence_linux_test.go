@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/probate-dev/probate/records/postgres/postgrestest"
 	"github.com/probate-dev/probate/tests/fleet"
@@ -44,6 +45,29 @@ func TestSilentHost(t *testing.T) {
 		replayed(t, "waited for", "entry 1 under waited for", nodes...)
 		finalized(t, f, "asked later", "entry 1 under asked later")
 	})
+}
+
+// BenchmarkTakeOverSilentHost measures from the moment when the packets of the
+// owner's host are dropped, with default times, to a duplicate's answer.
+func BenchmarkTakeOverSilentHost(b *testing.B) {
+	for name, waits := range map[string]bool{"WhileADuplicateWaits": true, "BeforeTheDuplicateComes": false} {
+		b.Run(name, func(b *testing.B) {
+			sample(b, func(t testing.TB) time.Duration {
+				f, lab, nodes := newLab(t, fleet.Times{})
+				s := set(t, f, nodes)
+				var waiting *fleet.Call
+				if waits {
+					waiting = s.wait()
+				}
+				s.since = time.Now()
+				lab.Silence(t)
+				if !waits {
+					waiting = s.duplicate()
+				}
+				return s.until(waiting)
+			})
+		})
+	}
 }
 
 // newLab makes a warm fleet of which the first node runs on a host of its own.

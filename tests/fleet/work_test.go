@@ -66,18 +66,18 @@ func (n *node) work(key string, q url.Values) takeover.Work {
 			ctx = context.WithoutCancel(ctx)
 		}
 		claim, _ := takeover.ClaimFrom(ctx)
-		resp, body, err := n.ledger(ctx, http.MethodPost, key, claim.Record)
+		said, err := n.ledger(ctx, http.MethodPost, key, claim.Record)
 		switch {
 		case err != nil:
 			n.log.Warn("work interrupted", "key", key, "cause", fmt.Sprint(context.Cause(ctx)), "error", err)
 			return takeover.Completion{Reason: err.Error()}
-		case resp.StatusCode == http.StatusConflict:
+		case said.status == http.StatusConflict:
 			n.log.Warn("ledger refused", "key", key, "epoch", claim.Record.Epoch)
 			return takeover.Completion{Reason: "the ledger refused this epoch"}
-		case resp.StatusCode != http.StatusCreated:
-			return takeover.Completion{Reason: "the ledger answered " + resp.Status}
+		case said.status != http.StatusCreated:
+			return takeover.Completion{Reason: fmt.Sprintf("the ledger answered %d", said.status)}
 		}
-		return completed(body)
+		return completed(said.body)
 	}
 }
 
@@ -98,15 +98,14 @@ func (n *node) reconciler(kind, key string) takeover.Reconciler {
 		return takeover.Reexecute
 	}
 	return takeover.ReconcilerFunc(func(ctx context.Context, r records.Record, _ takeover.Request) (takeover.Finding, error) {
-		resp, body, err := n.ledger(ctx, http.MethodGet, key, r)
+		said, err := n.ledger(ctx, http.MethodGet, key, r)
 		if err != nil {
 			return takeover.Finding{}, err
 		}
-		found := resp.Header.Get("Ledger-State")
-		n.log.Info("reconciled", "key", key, "epoch", r.Epoch, "found", found)
-		switch found {
+		n.log.Info("reconciled", "key", key, "epoch", r.Epoch, "found", said.state)
+		switch said.state {
 		case "applied":
-			return takeover.FoundApplied(response(body)), nil
+			return takeover.FoundApplied(response(said.body)), nil
 		case "not_applied":
 			return takeover.FoundNotApplied(), nil
 		case "pending":
@@ -116,11 +115,18 @@ func (n *node) reconciler(kind, key string) takeover.Reconciler {
 	})
 }
 
+// reply is what the ledger says.
+type reply struct {
+	status int
+	state  string // of an entry that was asked about
+	body   string
+}
+
 // ledger asks the service behind this node, under the record's fence.
-func (n *node) ledger(ctx context.Context, method, key string, r records.Record) (*http.Response, string, error) {
+func (n *node) ledger(ctx context.Context, method, key string, r records.Record) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, n.spec.Ledger+"/entries/"+url.PathEscape(key), http.NoBody)
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
 	req.Header.Set("Idempotency-Key", key)
 	req.Header.Set("Probate-Record", r.ID.String())
@@ -128,9 +134,9 @@ func (n *node) ledger(ctx context.Context, method, key string, r records.Record)
 	req.Header.Set("Probate-Executor", r.Executor.String())
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return resp, string(body), err
+	return reply{status: resp.StatusCode, state: resp.Header.Get("Ledger-State"), body: string(body)}, err
 }
