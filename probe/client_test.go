@@ -3,6 +3,7 @@ package probe_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,19 @@ func readQuestion(c net.Conn) {
 	}
 }
 
+// reset answers with a reset.
+func reset(c net.Conn) {
+	readQuestion(c)
+	closeWithReset(c)
+}
+
+func closeWithReset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
 // saying writes the bytes as the answer, and closes.
 func saying(answer string) func(net.Conn) {
 	return func(c net.Conn) {
@@ -93,11 +107,6 @@ func withStatus(t testing.TB, status int) (url string) {
 // missed (the table of verdicts in the protocol).
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	rst := func(c net.Conn) {
-		readQuestion(c)
-		_ = c.(*net.TCPConn).SetLinger(0)
-		c.Close()
-	}
 	silent := func(c net.Conn) { readQuestion(c) }
 	fixed := func(url string) func(*testing.T, *node) string {
 		return func(*testing.T, *node) string { return url }
@@ -110,7 +119,7 @@ func TestProbe(t *testing.T) {
 		slow bool  // ends by a timeout
 	}{
 		{"RefusedIsDown", func(t *testing.T, _ *node) string { return "http://" + refusing(t) }, probe.Down, probe.ErrNoConnection, false},
-		{"ResetBeforeAnAnswerIsDown", func(t *testing.T, _ *node) string { return answering(t, rst) }, probe.Down, probe.ErrNoAnswer, false},
+		{"ResetBeforeAnAnswerIsDown", func(t *testing.T, _ *node) string { return answering(t, reset) }, probe.Down, probe.ErrNoAnswer, false},
 		{"NoHeaderInTimeIsSilent", func(t *testing.T, _ *node) string { return answering(t, silent) }, probe.Silent, probe.ErrNoAnswer, true},
 		{"NoConnectionInTimeIsSilent", func(t *testing.T, _ *node) string { return "http://" + fullBacklog(t) }, probe.Silent, probe.ErrNoConnection, true},
 		{"ClosedWithoutAWordIsUnknown", func(t *testing.T, _ *node) string { return answering(t, saying("")) }, probe.Unknown, probe.ErrNoAnswer, false},
@@ -122,8 +131,7 @@ func TestProbe(t *testing.T) {
 			return answering(t, func(c net.Conn) {
 				readQuestion(c)
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
-				_ = c.(*net.TCPConn).SetLinger(0)
-				c.Close()
+				closeWithReset(c)
 			})
 		}, probe.Unknown, probe.ErrNoAnswer, false},
 		{"StalledBodyIsUnknown", func(t *testing.T, _ *node) string {
@@ -291,6 +299,21 @@ func TestWitness(t *testing.T) {
 	t.Run("IsItselfDown", func(t *testing.T) {
 		t.Parallel()
 		if got := c.Witness(t.Context(), dead, a.executor.ID); got.Heard.Verdict != probe.Down || got.Heard.Alive() || got.Saw != probe.Unknown {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("SpeaksOfAnother", func(t *testing.T) {
+		t.Parallel()
+		e := w.executor
+		e.URL = withHandler(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			var q struct{ Executor, Nonce string }
+			if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+				t.Error(err)
+			}
+			r.Body = io.NopCloser(strings.NewReader(question(a.executor.ID.String(), q.Nonce, "")))
+			w.handler.ServeHTTP(out, r)
+		}))
+		if got := c.Witness(t.Context(), e, dead.ID); got.Heard.Alive() || got.SuspectAlive || got.Saw != probe.Unknown || !errors.Is(got.Heard.Err, probe.ErrNotOurs) {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/probate-dev/probate/probe"
 )
@@ -121,6 +122,11 @@ func TestProbeByName(t *testing.T) {
 		{"OneRefusingAndOneForbiddenIsUnknown", func(r *resolver) {
 			r.answer("a.example.", loopback, netip.MustParseAddr("169.254.1.1"))
 		}, refusedPort, probe.Unknown},
+		{"OneForbiddenAndOneRefusingIsUnknown", func(r *resolver) {
+			r.answer("a.example.", netip.MustParseAddr("169.254.1.1"), loopback)
+		}, refusedPort, probe.Unknown},
+		{"AResetByTheOnlyAddressIsDown", func(r *resolver) { r.answer("a.example.", loopback) }, resetPort, probe.Down},
+		{"AResetByOneOfTwoIsUnknown", func(r *resolver) { r.answer("a.example.", loopback, second) }, resetPort, probe.Unknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -146,21 +152,47 @@ func refusedPort(t *testing.T, _ string) string {
 	return port
 }
 
+func resetPort(t *testing.T, _ string) string {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(answering(t, reset), "http://"))
+	return port
+}
+
 // TestProbeOneSilentAddress: a refusal by one address does not make an
 // executor down whose other address is merely slow.
 func TestProbeOneSilentAddress(t *testing.T) {
 	t.Parallel()
 	busy := fullBacklog(t)
 	_, port, _ := net.SplitHostPort(busy)
+	silent, refused := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
+	for _, order := range [][]netip.Addr{{silent, refused}, {refused, silent}} {
+		r := newResolver(t)
+		r.answer("a.example.", order...)
+		a := newNode(t, 1, nil)
+		a.executor.URL = "http://a.example:" + port
+		c := newClient(t, func(c *probe.ClientConfig) {
+			impatient(c)
+			c.Resolver = r.resolver()
+		})
+		if o := c.Probe(t.Context(), a.executor, recordID(1), 1); o.Verdict != probe.Silent || !errors.Is(o.Err, probe.ErrNoConnection) {
+			t.Errorf("got %+v", o)
+		}
+	}
+}
+
+// TestWatchForgetsAFailedDial: the next watch dials anew.
+func TestWatchForgetsAFailedDial(t *testing.T) {
+	t.Parallel()
 	r := newResolver(t)
-	r.answer("a.example.", netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1"))
 	a := newNode(t, 1, nil)
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(a.executor.URL, "http://"))
 	a.executor.URL = "http://a.example:" + port
-	c := newClient(t, func(c *probe.ClientConfig) {
-		impatient(c)
-		c.Resolver = r.resolver()
-	})
-	if o := c.Probe(t.Context(), a.executor, recordID(1), 1); o.Verdict != probe.Silent || !errors.Is(o.Err, probe.ErrNoConnection) {
-		t.Errorf("got %+v", o)
+	c := newClient(t, func(c *probe.ClientConfig) { c.Resolver = r.resolver() })
+	if o := c.Watch(t.Context(), a.executor, recordID(1), 1, time.Second); o.Verdict != probe.Silent {
+		t.Errorf("without a name: %+v", o)
+	}
+	r.answer("a.example.", netip.MustParseAddr("127.0.0.1"))
+	if o := c.Watch(t.Context(), a.executor, recordID(1), 1, time.Second); o.Verdict != probe.NotRunning {
+		t.Errorf("with a name: %+v", o)
 	}
 }

@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -108,6 +109,20 @@ func TestHandlerAccepts(t *testing.T) {
 		if status != http.StatusOK || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" || !strings.HasPrefix(answer, `{"payload":`) {
 			t.Errorf("%s: %d %v %s", name, status, h, answer)
 		}
+	}
+}
+
+// TestHandlerMeantForAnother: who is not asked says so, whatever it runs, and
+// makes nobody wait.
+func TestHandlerMeantForAnother(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1, nil)
+	defer n.running.begin(recordID(1))()
+	_, _, body := ask(t, http.MethodPost, n.executor.URL+"/probe/records/"+recordID(1).String(),
+		question(executorID(9).String(), goodNonce, `,"epoch":7,"wait_ms":60000`))
+	s, err := probe.Open([]byte(body), probe.KindRecord, func(records.ExecutorID) (ed25519.PublicKey, bool) { return n.executor.PublicKey, true })
+	if err != nil || s.Answer != probe.AnswerNotMe || s.Executor != n.executor.ID || s.Slot != n.executor.Slot || s.Epoch != 7 || s.Nonce.String() != goodNonce || s.Cluster != cluster || s.Proxied {
+		t.Errorf("got %+v, %v", s, err)
 	}
 }
 
@@ -233,6 +248,21 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("APollEndsWithItsWatcher", func(t *testing.T) {
+		t.Parallel()
+		n, c := start(t, probe.Limits{Polls: 1})
+		defer n.running.begin(recordID(1))()
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan probe.Observation, 1)
+		go func() { got <- c.Watch(ctx, n.executor, recordID(1), 1, probe.MaxWait) }()
+		eventually(t, "the watch reaches the owner", func() bool { return n.running.asked.Load() > 0 })
+		cancel()
+		receive(t, got)
+		eventually(t, "there is room again", func() bool {
+			return c.Watch(t.Context(), n.executor, recordID(1), 1, time.Millisecond).Verdict == probe.Running
+		})
+	})
 
 	t.Run("Witnesses", func(t *testing.T) {
 		t.Parallel()

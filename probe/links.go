@@ -44,9 +44,6 @@ func (c *Client) link(ctx context.Context, scheme, hostport string) (*link, *fai
 			defer cancel()
 			l.conn, _, l.failure = c.connect(ctx, c.shared, scheme, hostport)
 			close(l.ready)
-			if l.failure != nil {
-				c.links.drop(l)
-			}
 		})
 	}
 	select {

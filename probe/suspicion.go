@@ -33,6 +33,9 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
+// MarshalText is String, for structured logs.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // Conclusion is what Confirm came to.
 type Conclusion struct {
 	Outcome Outcome

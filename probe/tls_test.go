@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"math/big"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,6 +151,18 @@ func TestTLS(t *testing.T) {
 		n := secured(t)
 		n.executor.URL = "https://" + refusing(t)
 		if o := newClient(t, withTLS(member)).Probe(t.Context(), n.executor, recordID(1), 1); o.Verdict != probe.Down {
+			t.Errorf("got %+v", o)
+		}
+	})
+	t.Run("AResetAfterTheHandshakeIsUnknown", func(t *testing.T) {
+		t.Parallel()
+		n := secured(t)
+		n.executor.URL = strings.Replace(answering(t, func(c net.Conn) {
+			secure := tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ours}})
+			readQuestion(secure)
+			closeWithReset(c)
+		}), "http:", "https:", 1)
+		if o := newClient(t, withTLS(member)).Probe(t.Context(), n.executor, recordID(1), 1); o.Verdict != probe.Unknown || !errors.Is(o.Err, syscall.ECONNRESET) {
 			t.Errorf("got %+v", o)
 		}
 	})
