@@ -8,7 +8,7 @@ import (
 )
 
 // callRules are what every method has in common.
-var callRules = group{name: "Call", alone: true, rules: []rule{
+var callRules = group{name: "Call", rules: []rule{
 	{"ACancelledContextReturnsItsCause", func(f *fixture) {
 		cause := errors.New("the client hung up")
 		ctx, cancel := context.WithCancelCause(f.Context())
@@ -33,6 +33,28 @@ var callRules = group{name: "Call", alone: true, rules: []rule{
 		node := f.open(f)
 		f.check(node.Close())
 		f.check(node.Close())
+	}},
+	{"ClosingWaitsForWhatIsUnderWay", func(f *fixture) {
+		a, node := f.active(records.Registration{}), f.open(f)
+		wanted := make([]records.Reservation, 32)
+		for i := range wanted {
+			wanted[i] = reservation(a.ID)
+		}
+		errs := atOnce(len(wanted)+1, func(i int) error {
+			if i == len(wanted) {
+				return node.Close()
+			}
+			return reserveOn(f.Context(), node, wanted[i])
+		})
+		f.check(errs[len(wanted)])
+		for i, r := range wanted {
+			switch err := errs[i]; {
+			case err == nil:
+				f.equal("attempt", f.load(r.ID).Record.Attempt, r.Attempt)
+			case !errors.Is(err, records.ErrUnavailable):
+				f.Errorf("while the store closed: %v, want ErrUnavailable", err)
+			}
+		}
 	}},
 	{"ClosingOneNodeLeavesTheOthers", func(f *fixture) {
 		f.check(f.open(f).Close())

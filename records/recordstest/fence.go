@@ -112,6 +112,15 @@ var fenceRules = group{name: "Fence", alone: true, rules: []rule{
 		f.check(err)
 		f.equal("row", ageless(again), ageless(first))
 	}},
+	{"ALostReplyIsRecognisedOnRepeat", func(f *fixture) {
+		suspect, observer := f.active(records.Registration{}), f.active(records.Registration{})
+		s := f.faulty(Fence)
+		f.refused(errOf(s.Fence(f.Context(), probed(suspect, observer))), records.ErrUnavailable)
+		first := f.executor(suspect.ID)
+		got, err := s.Fence(f.Context(), probed(suspect, observer))
+		f.check(err)
+		f.equal("row", ageless(got), ageless(first))
+	}},
 	{"AnExecutorThatLeftNeedsNoFence", func(f *fixture) {
 		suspect := f.gone(records.Registration{})
 		got, err := f.store.Fence(f.Context(), probed(suspect, f.active(records.Registration{})))

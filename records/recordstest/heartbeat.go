@@ -58,6 +58,12 @@ var heartbeatRules = group{name: "Heartbeat", rules: []rule{
 			f.Errorf("lease since %s, want the late beat's time %s", late.LeaseSince, late.HeartbeatAt)
 		}
 	}},
+	{"LoadExecutorKnowsOnlyWhoRegistered", func(f *fixture) {
+		e := f.active(records.Registration{})
+		f.equal("row", ageless(f.executor(e.ID)), ageless(e))
+		_, err := f.store.LoadExecutor(f.Context(), newExecutorID())
+		f.refused(err, records.ErrNotFound)
+	}},
 	{"TheAgeGrowsWithTheDatabasesClock", func(f *fixture) {
 		e := f.active(records.Registration{LeaseTTL: 10 * time.Millisecond})
 		f.elapse(10 * time.Millisecond)

@@ -52,11 +52,6 @@ var executorListRules = group{name: "ListExecutors", alone: true, rules: []rule{
 		}
 		f.equal("row", ageless(list[0]), ageless(f.executor(e.ID)))
 	}},
-	{"LoadExecutorKnowsNobodyElse", func(f *fixture) {
-		f.active(records.Registration{})
-		_, err := f.store.LoadExecutor(f.Context(), newExecutorID())
-		f.refused(err, records.ErrNotFound)
-	}},
 }}
 
 func (f *fixture) lists(want []records.ExecutorID, states ...records.ExecutorState) {

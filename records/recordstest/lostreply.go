@@ -6,14 +6,13 @@ import (
 
 // lostReplyRules: a call whose reply was lost is recognised when it is
 // repeated with the same arguments. It has its effect once.
-var lostReplyRules = group{name: "LostReply", alone: true, rules: []rule{
+var lostReplyRules = group{name: "LostReply", rules: []rule{
 	{"OfARegistration", func(f *fixture) {
 		s, r := f.faulty(Register), registration(records.Registration{})
 		f.refused(errOf(s.Register(f.Context(), r)), records.ErrUnavailable)
 		got, err := s.Register(f.Context(), r)
 		f.check(err)
 		f.equal("row", ageless(got), ageless(f.executor(r.ID)))
-		f.lists([]records.ExecutorID{r.ID})
 	}},
 	{"OfARegistrationThatFencedItsPredecessor", func(f *fixture) {
 		old := f.active(records.Registration{})
@@ -23,15 +22,6 @@ var lostReplyRules = group{name: "LostReply", alone: true, rules: []rule{
 		f.check(err)
 		f.equal("state", got.State, records.Active)
 		f.equal("old boot's state", f.executor(old.ID).State, records.Fenced)
-	}},
-	{"OfAFence", func(f *fixture) {
-		suspect, observer := f.active(records.Registration{}), f.active(records.Registration{})
-		s := f.faulty(Fence)
-		f.refused(errOf(s.Fence(f.Context(), probed(suspect, observer))), records.ErrUnavailable)
-		first := f.executor(suspect.ID)
-		got, err := s.Fence(f.Context(), probed(suspect, observer))
-		f.check(err)
-		f.equal("row", ageless(got), ageless(first))
 	}},
 	{"OfDrainAndRetire", func(f *fixture) {
 		e, s := f.active(records.Registration{}), f.faulty(Drain, Retire)
