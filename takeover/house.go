@@ -85,7 +85,9 @@ const maxDialBacks = 3
 func (n *Node) dialledBack(ctx context.Context, b *boot, peers []records.Executor) bool {
 	rand.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	for _, p := range peers[:min(len(peers), maxDialBacks)] {
-		if t := n.asker.Witness(ctx, p, b.id); t.Heard.Alive() && t.SuspectAlive {
+		// Alive is not enough: what came through a proxy was signed too, and
+		// proves nothing of the address.
+		if t := n.asker.Witness(ctx, p, b.id); t.Heard.Alive() && t.Saw.Signed() {
 			return true
 		}
 	}

@@ -107,7 +107,11 @@ func (n *Node) confirmAlone(ctx context.Context, holder records.Executor, first 
 func (n *Node) confirmer(b *boot) probe.Confirmer {
 	return probe.Confirmer{
 		Self: b.id, Asker: informed{n}, Peers: &n.peers,
-		Budget: probe.Budget{ConfirmDown: n.config.ConfirmDown, ProbeBudget: n.config.ProbeBudget},
+		Budget: probe.Budget{
+			ConfirmDown: n.config.ConfirmDown, ProbeBudget: n.config.ProbeBudget,
+			// A witness makes a probe of its own before it answers.
+			WitnessWait: max(2*time.Second, n.config.DialTimeout+n.config.HeaderTimeout+500*time.Millisecond),
+		},
 	}
 }
 
