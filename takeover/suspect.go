@@ -145,12 +145,16 @@ func (c *course) fence(s records.Suspicion) {
 	}
 }
 
+// ReasonLeaseExpired is the reason of a fence that needed no probe: the
+// executor's lease had run out.
+const ReasonLeaseExpired = "lease expired"
+
 // staleSuspicion is the case against a holder whose lease has run out.
 func (c *course) staleSuspicion() records.Suspicion {
 	b, e := c.node.boot(), c.held.Executor
 	return records.Suspicion{
 		Suspect: e.ID, Beat: e.Beat, BeatUnchanged: c.node.peers.unchanged(e),
-		Observer: b.id, ObserverBeat: b.beats.Load(), Reason: "lease expired",
+		Observer: b.id, ObserverBeat: b.beats.Load(), Reason: ReasonLeaseExpired,
 	}
 }
 
