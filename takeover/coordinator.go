@@ -41,6 +41,10 @@ func (n *Node) Do(ctx context.Context, req Request, work Work) (Answer, error) {
 // waits as long as it takes; who waits for another's execution waits as long
 // as it wished, counted from when that was known.
 func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Duration) (answer Answer, again bool, err error) {
+	var settled <-chan struct{}
+	if pilot {
+		settled = f.settled
+	}
 	select {
 	case <-f.landed:
 		return f.arrive(pilot)
@@ -61,6 +65,8 @@ func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Durati
 	select {
 	case <-f.landed:
 		return f.arrive(pilot)
+	case <-settled:
+		return f.mine, false, nil
 	case <-timeout:
 		return n.inProgress(f.first), false, nil
 	case <-ctx.Done():
@@ -78,6 +84,13 @@ func replay(r records.Record, req Request) Answer {
 
 // arrive is what a landed flight tells one of its callers.
 func (f *flight) arrive(pilot bool) (answer Answer, again bool, err error) {
+	if pilot {
+		select {
+		case <-f.settled: // whatever came after
+			return f.mine, false, nil
+		default:
+		}
+	}
 	switch l := f.landing; {
 	case l.err != nil:
 		return Answer{}, false, l.err

@@ -228,8 +228,8 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// TestCase holds faults that users of other systems reported.
-func TestCase(t *testing.T) {
+// coordinatorCases are those about callers and their claims.
+func coordinatorCases(t *testing.T) {
 	rule(t, "K05_OwnerFinalizesBetweenAWaitersReadAndItsQuestion", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		h, first := begin(nodes[0], ask("k"))

@@ -300,17 +300,21 @@ func (c *course) serve() *landing {
 		}
 		return &landing{err: ErrNotServing} // left to others, untouched
 	case records.Released:
+		if e.unstarted {
+			return &landing{err: ErrNotServing}
+		}
 		return &landing{pilot: pilot, again: true}
 	case records.Unknown:
 		return &landing{pilot: pilot, others: Answer{Outcome: OutcomeUnknown, Record: e.record}}
 	case records.Finalized:
 	}
+	c.flight.settle(pilot)
 	if c.flight.ground() == 0 {
 		return &landing{pilot: pilot}
 	}
-	// What others are told comes from the store.
-	if l := c.reread(); l != nil {
-		l.pilot = pilot
+	// What others are told comes from the store. If it has expired there
+	// already, they go on as anybody who asks for a free key.
+	if l := c.reread(); l != nil || c.tenure != nil || c.held.Record.State != records.Finalized {
 		return l
 	}
 	return &landing{pilot: pilot, others: Answer{Outcome: Waited, Record: c.held.Record}}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,7 @@ type member struct {
 	ended  chan struct{}
 	err    error // of Run, once ended
 	log    *testLog
+	dead   atomic.Bool
 }
 
 // rule runs a test in a bubble: the nodes' clocks go on only when all of them
@@ -219,6 +221,7 @@ func (f *fleet) attested(members ...*member) {
 // says nothing more to the store. What it runs goes on, unseen, until the test
 // ends.
 func (f *fleet) die(m *member) {
+	m.dead.Store(true)
 	m.gate.shut()
 	m.hangUp()
 }

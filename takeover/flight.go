@@ -28,6 +28,9 @@ type flight struct {
 	first records.Record
 	owned bool // by the first caller, at once
 
+	settled chan struct{} // closed when this flight has finalized the record
+	mine    Answer        // then, for the first caller
+
 	landed  chan struct{} // closed when landing is final
 	landing landing
 }
@@ -69,7 +72,7 @@ func (fs *flights) board(id records.ID, req Request, work Work) (f *flight, pilo
 	if f := fs.all[key]; f != nil && f.embark() {
 		return f, false
 	}
-	f = &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), landed: make(chan struct{})}
+	f = &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), settled: make(chan struct{}), landed: make(chan struct{})}
 	fs.all[key] = f
 	if fs.count == 0 {
 		fs.empty = make(chan struct{})
@@ -101,6 +104,17 @@ func (f *flight) know(r records.Record, owned bool) {
 	default:
 		f.first, f.owned = r, owned
 		close(f.known)
+	}
+}
+
+// settle gives the first caller its answer, ahead of the landing; the first one
+// counts.
+func (f *flight) settle(a Answer) {
+	select {
+	case <-f.settled:
+	default:
+		f.mine = a
+		close(f.settled)
 	}
 }
 

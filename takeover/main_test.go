@@ -23,3 +23,13 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// TestCase holds faults that users of other systems have reported, each named
+// after its number in the project's list.
+func TestCase(t *testing.T) {
+	coordinatorCases(t)
+	outcomeCases(t)
+	leaseCases(t)
+	drainCases(t)
+	reconcileCases(t)
+}

@@ -28,6 +28,7 @@ type tenure struct {
 type ending struct {
 	record     records.Record // its State is how it ended; InProgress: not settled here
 	lost       bool           // with InProgress: the fence no longer held
+	unstarted  bool           // with Released: the work was not begun
 	outcome    OutcomeKind
 	completion Completion
 }
@@ -42,8 +43,10 @@ func (t *tenure) serve() ending {
 	if !t.first {
 		return t.recover(t.work)
 	}
-	c, _ := t.execute(t.work)
-	return t.conclude(c, Executed)
+	c, started := t.execute(t.work)
+	e := t.conclude(c, Executed)
+	e.unstarted = !started
+	return e
 }
 
 // execute runs the work, once, if it may still start.
@@ -133,7 +136,7 @@ func (t *tenure) conclude(c Completion, outcome OutcomeKind) ending {
 	}
 	t.ended = time.Now()
 	found := t.recover(nil)
-	if found.outcome != Reconciled {
+	if found.record.State != records.Finalized { // the work's own answer is the best there is
 		found.outcome, found.completion = outcome, c
 	}
 	return found
@@ -147,13 +150,13 @@ func (t *tenure) recover(work Work) ending {
 	pace := t.node.pace()
 	var found Finding
 	for {
-		r.Late = time.Now().After(late)
+		r.Late = !time.Now().Before(late)
 		settles := time.Until(t.ended.Add(t.request.Terms.Settle))
 		r.Settling = settles > 0
 		switch Recover(r) {
 		case Ask:
 			var ended error
-			if found, ended = t.ask(); ended != nil {
+			if found, ended = t.ask(late); ended != nil {
 				// Left to others. Those who fenced this executor may have taken it
 				// already, and the caller waits for what they make of it.
 				return ending{record: t.claim.Record, lost: errors.Is(ended, ErrExecutorFenced)}
@@ -201,9 +204,10 @@ func (t *tenure) idle(d time.Duration) bool {
 	return false
 }
 
-// ask asks the reconciler once, under the lease. Whatever is not an answer in
-// time is Pending. The error is why it was not asked: this boot has ended.
-func (t *tenure) ask() (f Finding, ended error) {
+// ask asks the reconciler once, under the lease and until the deadline.
+// Whatever is not an answer in time is Pending. The error is why it was not
+// asked: this boot has ended.
+func (t *tenure) ask(deadline time.Time) (f Finding, ended error) {
 	r := t.claim.Record
 	if t.request.Terms.Reconciler == nil {
 		return Finding{}, nil
@@ -212,27 +216,55 @@ func (t *tenure) ask() (f Finding, ended error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
+	ctx, stop := t.under(lease, time.Until(deadline), ErrWorkTimeout)
 	defer stop()
-	defer func() {
-		if p := recover(); p != nil {
-			t.node.log.ErrorContext(t.ctx, "reconciler panicked", "record", r.ID, "panic", p, "stack", string(debug.Stack()))
-			f, ended = FoundPending(0), nil
-		}
-		t.node.config.Events.Reconciled(r, f.Kind)
-	}()
-	f, err = t.request.Terms.Reconciler.Reconcile(ctx, r, t.request)
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err == nil && f.Kind == Applied {
-		err = records.Outcome{Response: f.Response}.Validate()
-	}
-	if err != nil {
+	if f, err = t.inquire(ctx); err != nil {
 		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
-		return FoundPending(0), nil
+		f = FoundPending(0)
 	}
+	t.node.config.Events.Reconciled(r, f.Kind)
 	return f, nil
+}
+
+// inquire calls the reconciler. It does not wait for one that ignores its
+// context for longer than the margin.
+func (t *tenure) inquire(ctx context.Context) (Finding, error) {
+	type reply struct {
+		finding Finding
+		err     error
+	}
+	replied := make(chan reply, 1)
+	go func() {
+		a := reply{err: errors.New("reconciler ended its goroutine")}
+		defer func() {
+			if p := recover(); p != nil {
+				a = reply{err: fmt.Errorf("reconciler panicked: %v\n%s", p, debug.Stack())}
+			}
+			replied <- a
+		}()
+		f, err := t.request.Terms.Reconciler.Reconcile(ctx, t.claim.Record, t.request)
+		a = reply{f, err}
+	}()
+	var a reply
+	select {
+	case a = <-replied:
+	case <-ctx.Done():
+		overdue := time.NewTimer(t.node.config.Margin)
+		defer overdue.Stop()
+		select {
+		case a = <-replied:
+		case <-overdue.C:
+		}
+	}
+	switch {
+	case a.err != nil:
+		return Finding{}, a.err
+	case ctx.Err() != nil:
+		return Finding{}, context.Cause(ctx)
+	case a.finding.Kind == Applied:
+		return a.finding, records.Outcome{Response: a.finding.Response}.Validate()
+	}
+	return a.finding, nil
 }
 
 // settle writes the record's new state until the store took it or the fence
