@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lib/pq/oid"
 
@@ -59,12 +60,12 @@ func (s *Store) reserveBatch(batch []records.Reservation) []groupcommit.Result[r
 // reserveRound settles what it can of the open reservations and returns those
 // that it could not.
 func (s *Store) reserveRound(ctx context.Context, batch []records.Reservation, open []int, results []groupcommit.Result[records.Reserved]) []int {
-	claimed, errs := s.claim(ctx, batch, firstOfEach(batch, open))
+	won, errs := s.claim(ctx, batch, firstOfEach(batch, open))
 	var taken []int
 	for _, i := range open {
-		switch row, ok := claimed[i]; {
+		switch c, ok := won[i]; {
 		case ok:
-			results[i].Value, results[i].Err = owned(batch[i], row), nil
+			results[i].Value, results[i].Err = owned(batch[i], c), nil
 		case errs[i] != nil:
 			results[i].Err = errs[i]
 		default:
@@ -102,61 +103,63 @@ func firstOfEach(batch []records.Reservation, open []int) []int {
 	return slices.CompactFunc(first, func(a, b int) bool { return batch[a].ID == batch[b].ID })
 }
 
-// claimedRow is what a reserve statement returns.
+// claimedRow is what a reserve statement returns: a claimed record, an executor
+// that claims, or both.
 type claimedRow struct {
-	ID        []byte       `db:"id"`
-	Epoch     int64        `db:"epoch"`
-	CreatedAt sql.NullTime `db:"created_at"`
+	ID        []byte        `db:"id"`
+	Epoch     sql.NullInt64 `db:"epoch"`
+	CreatedAt sql.NullTime  `db:"created_at"`
 	executorRow
 }
 
+// claimed is a record that was claimed.
+type claimed struct {
+	epoch     int64
+	createdAt time.Time
+	by        records.Executor
+}
+
 // claim sends the reservations at the given places, sorted and each for an id
-// of its own. It returns the rows that were claimed and the errors, by place.
-func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int) (map[int]claimedRow, map[int]error) {
-	claimed, errs := make(map[int]claimedRow, len(at)), map[int]error{}
+// of its own. It returns what was claimed and the errors, by place.
+func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int) (map[int]claimed, map[int]error) {
+	won, errs := make(map[int]claimed, len(at)), map[int]error{}
 	if len(at) > 1 {
-		rows, err := s.claimMany(ctx, batch, at)
+		err := s.claimMany(ctx, batch, at, won)
 		if err == nil {
-			for _, i := range at {
-				if row, ok := rows[batch[i].ID]; ok {
-					claimed[i] = row
-				}
-			}
-			return claimed, errs
+			return won, errs
 		}
 		if errors.Is(err, records.ErrUnavailable) && !isContended(err) {
 			for _, i := range at {
 				errs[i] = err
 			}
-			return claimed, errs
+			return won, errs
 		}
 	}
 	for _, i := range at {
-		switch row, ok, err := s.claimOne(ctx, batch[i]); {
+		switch c, ok, err := s.claimOne(ctx, batch[i]); {
 		case err != nil:
 			errs[i] = err
 		case ok:
-			claimed[i] = row
+			won[i] = c
 		}
 	}
-	return claimed, errs
+	return won, errs
 }
 
-func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimedRow, bool, error) {
+func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimed, bool, error) {
 	var rows []claimedRow
 	err := s.data.attempt(ctx, "reserve", 1, func(ctx context.Context) error {
-		rows = rows[:0]
-		return s.data.selects(ctx, &rows, reserveOne, s.config.Grace.Microseconds(), uuids(r.By),
+		return s.data.selects(ctx, &rows, reserveOne, s.config.Grace.Microseconds(), r.By.String(),
 			r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
 			r.Fingerprint[:], r.Attempt[:], r.Request)
 	})
 	if err != nil || len(rows) == 0 {
-		return claimedRow{}, false, err
+		return claimed{}, false, err
 	}
-	return rows[0], true, nil
+	return claimed{rows[0].Epoch.Int64, utc(rows[0].CreatedAt), rows[0].executor()}, true, nil
 }
 
-func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at []int) (map[records.ID]claimedRow, error) {
+func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at []int, won map[int]claimed) error {
 	n := len(at)
 	distinct := make(map[records.ExecutorID]bool, 1)
 	askers, ids := newArray(oid.T_uuid, n, 16), newArray(oid.T_bytea, n, 32)
@@ -177,26 +180,41 @@ func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at [
 		attempts.add(r.Attempt[:])
 		requests.addNullable(r.Request)
 	}
-	var rows []claimedRow
+	rows := make([]claimedRow, 0, n+len(distinct))
 	err := s.data.attempt(ctx, "reserve", n, func(ctx context.Context) error {
 		return s.data.selects(ctx, &rows, reserveMany, s.config.Grace.Microseconds(),
-			uuids(slices.Collect(maps.Keys(distinct))...), askers, ids, realms, keys, operations, resources, fingerprints, attempts, requests)
+			uuids(slices.Collect(maps.Keys(distinct))...),
+			askers, ids, realms, keys, operations, resources, fingerprints, attempts, requests)
 	})
-	claimed := make(map[records.ID]claimedRow, n)
-	for _, row := range rows {
-		claimed[records.ID(row.ID)] = row
+	if err != nil {
+		return err
 	}
-	return claimed, err
+	place := make(map[records.ID]int, n)
+	for _, i := range at {
+		place[batch[i].ID] = i
+	}
+	executors := make(map[records.ExecutorID]records.Executor, len(distinct))
+	for _, row := range rows {
+		if row.ID == nil {
+			executors[records.ExecutorID(row.executorRow.ID)] = row.executor()
+			continue
+		}
+		won[place[records.ID(row.ID)]] = claimed{epoch: row.Epoch.Int64, createdAt: utc(row.CreatedAt)}
+	}
+	for i, c := range won {
+		c.by = executors[batch[i].By]
+		won[i] = c
+	}
+	return nil
 }
 
 // owned is the answer to a reservation that was granted.
-func owned(r records.Reservation, row claimedRow) records.Reserved {
-	by := row.executor()
-	return records.Reserved{Owned: true, Held: records.Held{Executor: by, Record: records.Record{
+func owned(r records.Reservation, c claimed) records.Reserved {
+	return records.Reserved{Owned: true, Held: records.Held{Executor: c.by, Record: records.Record{
 		ID: r.ID, Realm: r.Realm, Key: r.Key, Operation: r.Operation, Resource: r.Resource,
 		Fingerprint: r.Fingerprint, State: records.InProgress,
-		Executor: by.ID, ExecutorURL: by.URL, Epoch: row.Epoch, Attempt: r.Attempt,
-		Request: r.Request, CreatedAt: utc(row.CreatedAt),
+		Executor: c.by.ID, ExecutorURL: c.by.URL, Epoch: c.epoch, Attempt: r.Attempt,
+		Request: r.Request, CreatedAt: c.createdAt,
 	}}}
 }
 

@@ -91,23 +91,22 @@ func (s *Store) settleBatch(batch []settlement) []groupcommit.Result[struct{}] {
 	slices.SortStableFunc(order, func(a, b int) int { return batch[a].id.Compare(batch[b].id) })
 	first := slices.CompactFunc(slices.Clone(order), func(a, b int) bool { return batch[a].id == batch[b].id })
 
-	landed, errs := s.write(ctx, batch, first)
+	errs := s.write(ctx, batch, first)
 	var doubtful []int
 	for _, i := range order {
-		switch {
-		case landed[i]:
-		case errs[i] != nil:
-			results[i].Err = errs[i]
-		default:
+		switch err, sent := errs[i]; {
+		case !sent || errors.Is(err, errDoubt):
 			doubtful = append(doubtful, i)
+		default:
+			results[i].Err = err
 		}
 	}
 	s.resolve(ctx, batch, doubtful, results)
 	return results
 }
 
-// resolve answers writes that changed nothing. One whose record stands as it
-// would have left it, under the same fence, had landed before.
+// resolve answers writes that may have changed nothing. One whose record stands
+// as it would have left it, under the same fence, has landed, now or before.
 func (s *Store) resolve(ctx context.Context, batch []settlement, doubtful []int, results []groupcommit.Result[struct{}]) {
 	if len(doubtful) == 0 {
 		return
@@ -154,33 +153,33 @@ func verbOf(state records.State) string {
 	return "mark unknown"
 }
 
+// errDoubt: the write, or some write of its batch, changed nothing.
+var errDoubt = errors.New("changed nothing")
+
 // write sends the writes at the given places, sorted and each to a record of
-// its own. It returns which landed and the errors, by place.
-func (s *Store) write(ctx context.Context, batch []settlement, at []int) (map[int]bool, map[int]error) {
-	landed, errs := make(map[int]bool, len(at)), map[int]error{}
+// its own. It returns what became of each, by place.
+func (s *Store) write(ctx context.Context, batch []settlement, at []int) map[int]error {
+	errs := make(map[int]error, len(at))
 	if len(at) > 1 {
-		ids, err := s.writeMany(ctx, batch, at)
-		if err == nil {
-			for _, i := range at {
-				landed[i] = ids[batch[i].id]
-			}
-			return landed, errs
+		n, err := s.writeMany(ctx, batch, at)
+		if err == nil && n < len(at) {
+			err = errDoubt
 		}
-		if errors.Is(err, records.ErrUnavailable) && !isContended(err) {
+		if err == nil || errors.Is(err, errDoubt) || errors.Is(err, records.ErrUnavailable) && !isContended(err) {
 			for _, i := range at {
 				errs[i] = err
 			}
-			return landed, errs
+			return errs
 		}
 	}
 	for _, i := range at {
-		if n, err := s.writeOne(ctx, batch[i]); err != nil {
-			errs[i] = err
-		} else if n > 0 {
-			landed[i] = true
+		n, err := s.writeOne(ctx, batch[i])
+		if err == nil && n == 0 {
+			err = errDoubt
 		}
+		errs[i] = err
 	}
-	return landed, errs
+	return errs
 }
 
 func (s *Store) writeOne(ctx context.Context, w settlement) (int, error) {
@@ -200,7 +199,7 @@ func settleArguments(w settlement) []any {
 	}
 }
 
-func (s *Store) writeMany(ctx context.Context, batch []settlement, at []int) (map[records.ID]bool, error) {
+func (s *Store) writeMany(ctx context.Context, batch []settlement, at []int) (int, error) {
 	n := len(at)
 	ids, executors := newArray(oid.T_bytea, n, 32), newArray(oid.T_uuid, n, 16)
 	epochs, states := newArray(oid.T_int8, n, 8), newArray(oid.T_text, n, 12)
@@ -221,13 +220,10 @@ func (s *Store) writeMany(ctx context.Context, batch []settlement, at []int) (ma
 		bodies.addNullable(w.body())
 		retentions.addInt(w.retention.Microseconds())
 	}
-	var rows [][]byte
-	err := s.data.attempt(ctx, "settle", n, func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
+	written := 0
+	err := s.data.attempt(ctx, "settle", n, func(ctx context.Context) (err error) {
+		written, err = s.data.executes(ctx, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
+		return err
 	})
-	landed := make(map[records.ID]bool, len(rows))
-	for _, id := range rows {
-		landed[records.ID(id)] = true
-	}
-	return landed, err
+	return written, err
 }

@@ -4,9 +4,12 @@ package postgres
 // fence or the condition under which it holds, and repeats it on the row that
 // it has locked. None may scan a table, also not one that was never analysed
 // and grew since the plan was cached; hence the forms that leave the planner
-// no choice: a lateral or correlated subquery that cannot be pulled up (OFFSET
+// no choice. A lateral or correlated subquery that cannot be pulled up (OFFSET
 // 0, LIMIT, FOR UPDATE) is run once a row, through the primary key, and ON
-// CONFLICT always is.
+// CONFLICT always is. A state is tested with IS NOT DISTINCT FROM, which is "="
+// that no partial index answers: such an index is small and looks cheap, and is
+// full of what was true a moment ago. An array is handed over as (SELECT $n),
+// so that a plan does not depend on its length and is made once.
 
 // recordColumns are the columns of a record r, in full.
 const recordColumns = `
@@ -27,11 +30,18 @@ const (
 // asker is the executor that claims. The key-share lock keeps it active until
 // the claim has committed: a fence waits for it (lockExecutor), a heartbeat does
 // not.
-const asker = `
+const (
+	askerOne = `
 SELECT` + executorColumns + `
   FROM probate.executors e
- WHERE e.id = ANY ($2::uuid[]) AND e.state = 'active'
+ WHERE e.id = $2::uuid AND e.state = 'active'
    FOR KEY SHARE`
+	askerMany = `
+SELECT` + executorColumns + `
+  FROM probate.executors e
+ WHERE e.id = ANY ((SELECT $2::uuid[])::uuid[]) AND e.state = 'active'
+   FOR KEY SHARE`
+)
 
 // onClaimable ends the INSERT of both reserve statements. A claim over an old
 // row starts the record anew, one epoch on, and only while the row it has
@@ -47,15 +57,12 @@ const onClaimable = `
        created_at = excluded.created_at, finalized_at = NULL, expires_at = NULL
  WHERE ` + claimableR + `
 RETURNING r.id, r.executor_id, r.epoch, r.created_at
-)
-SELECT i.id, i.epoch, i.created_at, m.*
-  FROM i
-  JOIN m ON m.e_id = i.executor_id`
+)`
 
-// reserveOne claims a key for an active executor. Zero rows: somebody has it,
-// or the executor is not active.
+// reserveOne claims a key for an active executor, and returns both. Zero rows:
+// somebody has the key, or the executor is not active.
 const reserveOne = `
-WITH m AS MATERIALIZED (` + asker + `
+WITH m AS MATERIALIZED (` + askerOne + `
 ), i AS (
 INSERT INTO probate.records AS r
        (id, realm, key, operation, resource, fingerprint, state,
@@ -65,13 +72,18 @@ SELECT $3::bytea, $4::bytea, $5::bytea, $6::bytea, $7::bytea, $8::bytea, 'in_pro
        $9::bytea, 0, $10::bytea, clock_timestamp()
   FROM m
  WHERE NOT EXISTS (SELECT 1 FROM probate.records o
-                    WHERE o.id = $3::bytea AND NOT ` + claimableO + ` OFFSET 0)` + onClaimable
+                    WHERE o.id = $3::bytea AND NOT ` + claimableO + ` OFFSET 0)` + onClaimable + `
+SELECT i.id, i.epoch, i.created_at, m.*
+  FROM i
+  JOIN m ON m.e_id = i.executor_id`
 
 // reserveMany is reserveOne for many keys, each at most once. Rows are locked
 // in order of id. The NOT EXISTS keeps a row that somebody holds in an open
-// transaction from stalling the rest: it is passed over, not waited for.
+// transaction from stalling the rest: it is passed over, not waited for. It
+// returns the records that were claimed and then, without a record, each
+// executor once.
 const reserveMany = `
-WITH m AS MATERIALIZED (` + asker + `
+WITH m AS MATERIALIZED (` + askerMany + `
 ), i AS (
 INSERT INTO probate.records AS r
        (id, realm, key, operation, resource, fingerprint, state,
@@ -79,19 +91,23 @@ INSERT INTO probate.records AS r
 SELECT u.id, u.realm, u.key, u.operation, u.resource, u.fingerprint, 'in_progress',
        m.e_id, m.e_url, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        u.attempt, 0, u.request, clock_timestamp()
-  FROM unnest($3::uuid[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[],
-              $9::bytea[], $10::bytea[], $11::bytea[])
+  FROM unnest((SELECT $3::uuid[]), (SELECT $4::bytea[]), (SELECT $5::bytea[]),
+              (SELECT $6::bytea[]), (SELECT $7::bytea[]), (SELECT $8::bytea[]),
+              (SELECT $9::bytea[]), (SELECT $10::bytea[]), (SELECT $11::bytea[]))
        AS u (asker, id, realm, key, operation, resource, fingerprint, attempt, request)
   JOIN m ON m.e_id = u.asker
  WHERE NOT EXISTS (SELECT 1 FROM probate.records o
                     WHERE o.id = u.id AND NOT ` + claimableO + ` OFFSET 0)
- ORDER BY u.id` + onClaimable
+ ORDER BY u.id` + onClaimable + `
+SELECT i.id, i.epoch, i.created_at, m.*
+  FROM i
+  FULL JOIN m ON false`
 
 // loadMany reads records with their executors, and the state of the executor
 // that asks. One row for every id asked, found or not.
 const loadMany = `
 SELECT u.n AS asked, me.state AS asker_state, coalesce(` + claimableR + `, false) AS claimable,` + recordColumns + `,` + executorColumns + `
-  FROM unnest($2::uuid[], $3::bytea[]) WITH ORDINALITY AS u (asker, id, n)
+  FROM unnest((SELECT $2::uuid[]), (SELECT $3::bytea[])) WITH ORDINALITY AS u (asker, id, n)
   LEFT JOIN LATERAL (SELECT` + recordColumns + `
                        FROM probate.records r WHERE r.id = u.id LIMIT 1) r ON true
   LEFT JOIN LATERAL (SELECT` + executorFields + `
@@ -106,8 +122,8 @@ UPDATE probate.records r
    SET state = $4::text, status = $5::smallint, headers = $6::bytea, body = $7::bytea,
        finalized_at = c.now, expires_at = c.now + $8::bigint * interval '1 microsecond'
   FROM (SELECT clock_timestamp() AS now) c
- WHERE r.id = $1::bytea AND r.executor_id = $2::uuid AND r.epoch = $3::bigint AND r.state = 'in_progress'
-RETURNING r.id`
+ WHERE r.id = $1::bytea AND r.executor_id = $2::uuid AND r.epoch = $3::bigint
+   AND r.state IS NOT DISTINCT FROM 'in_progress'`
 
 // settleMany is settleOne for many records, each at most once. It first locks
 // the rows that the callers still hold, in order of id; what it then inserts
@@ -124,27 +140,26 @@ SELECT l.id, l.realm, l.key, l.operation, l.resource, l.fingerprint, u.state,
        u.status, u.headers, u.body, l.created_at, c.now, c.now + u.retention * interval '1 microsecond'
   FROM (SELECT clock_timestamp() AS now) c
  CROSS JOIN (SELECT s.id, s.executor, s.epoch, s.state, s.status, s.headers, s.body, s.retention
-               FROM unnest($1::bytea[], $2::uuid[], $3::bigint[], $4::text[], $5::smallint[],
-                           $6::bytea[], $7::bytea[], $8::bigint[])
+               FROM unnest((SELECT $1::bytea[]), (SELECT $2::uuid[]), (SELECT $3::bigint[]), (SELECT $4::text[]),
+                           (SELECT $5::smallint[]), (SELECT $6::bytea[]), (SELECT $7::bytea[]), (SELECT $8::bigint[]))
                     AS s (id, executor, epoch, state, status, headers, body, retention)
               ORDER BY s.id) u
  CROSS JOIN LATERAL (SELECT o.id, o.realm, o.key, o.operation, o.resource, o.fingerprint,
                             o.executor_url, o.attempt, o.takeovers, o.created_at
                        FROM probate.records o
                       WHERE o.id = u.id AND o.executor_id = u.executor AND o.epoch = u.epoch
-                        AND o.state = 'in_progress'
+                        AND o.state IS NOT DISTINCT FROM 'in_progress'
                         FOR UPDATE) l
     ON CONFLICT (id) DO UPDATE
    SET state = excluded.state, status = excluded.status, headers = excluded.headers, body = excluded.body,
        finalized_at = excluded.finalized_at, expires_at = excluded.expires_at
- WHERE r.executor_id = excluded.executor_id AND r.epoch = excluded.epoch AND r.state = 'in_progress'
-RETURNING r.id`
+ WHERE r.executor_id = excluded.executor_id AND r.epoch = excluded.epoch AND r.state = 'in_progress'`
 
 // settledMany reads, of records, who wrote them last and how: a write that
 // changed nothing may have landed before, its reply lost.
 const settledMany = `
 SELECT r.id, r.state, r.executor_id, r.epoch
-  FROM unnest($1::bytea[]) AS u (id)
+  FROM unnest((SELECT $1::bytea[])) AS u (id)
  CROSS JOIN LATERAL (SELECT o.id, o.state, o.executor_id, o.epoch
                        FROM probate.records o WHERE o.id = u.id LIMIT 1) r`
 
@@ -159,7 +174,8 @@ UPDATE probate.records r
           FROM probate.executors e
          WHERE e.id = $1::uuid AND e.state = 'active'
            FOR KEY SHARE) m
- WHERE r.id = $3::bytea AND r.executor_id = $4::uuid AND r.epoch = $5::bigint AND r.state = 'in_progress'
+ WHERE r.id = $3::bytea AND r.executor_id = $4::uuid AND r.epoch = $5::bigint
+   AND r.state IS NOT DISTINCT FROM 'in_progress'
    AND ($6::boolean OR $4::uuid = $1::uuid
         OR EXISTS (SELECT 1 FROM probate.executors d WHERE d.id = $4::uuid AND d.state IN ('fenced', 'gone')))
 RETURNING ` + recordColumns
@@ -174,7 +190,8 @@ UPDATE probate.records r
           FROM probate.executors e
          WHERE e.id = $1::uuid AND e.state = 'active'
            FOR KEY SHARE) m
- WHERE r.id = $3::bytea AND r.epoch = $4::bigint AND r.state = 'unknown'
+ WHERE r.id = $3::bytea AND r.epoch = $4::bigint
+   AND r.state IS NOT DISTINCT FROM 'unknown'
 RETURNING ` + recordColumns
 
 // joinBegin opens the join of an owner's write with a caller's transaction. It

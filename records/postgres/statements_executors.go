@@ -138,7 +138,7 @@ const (
 	// path of stale heartbeats they have for a lease: an outage of the store
 	// makes nobody an observer.
 	fenceObserved = `EXISTS (SELECT 1 FROM probate.executors m
-                WHERE m.id = $5::uuid AND m.state = 'active'
+                WHERE m.id = $5::uuid AND m.id <> d.id AND m.state = 'active'
                   AND m.heartbeat_at > clock_timestamp() - m.lease_ttl / 2
                   AND ($3::boolean OR m.lease_since < clock_timestamp() - m.lease_ttl)
                   AND m.beat >= $6::bigint)`
