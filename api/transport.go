@@ -79,6 +79,9 @@ type passing struct{ transport *http.Transport }
 func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil && resends(r) {
 		r.Body = &emptyBody{}
+		if r.Header.Get("Upgrade") != "" {
+			r.TransferEncoding = []string{"identity"} // not even the end of a body: what follows is another protocol
+		}
 	}
 	return p.transport.RoundTrip(r)
 }

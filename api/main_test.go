@@ -1,0 +1,164 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/probate-dev/probate/probe"
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/records/sqlite"
+	"github.com/probate-dev/probate/takeover"
+)
+
+// Two nodes over one embedded store serve all tests that do not harm them.
+// Tests keep apart by their operations' names and keys.
+var fleet = sync.OnceValue(func() []*node {
+	folder, err := os.MkdirTemp("", "probate-api")
+	if err != nil {
+		panic(err)
+	}
+	cleanups = append(cleanups, func() { _ = os.RemoveAll(folder) })
+	nodes := make([]*node, 2)
+	for i := range nodes {
+		nodes[i] = startNode(fmt.Sprintf("node-%d", i), openStore(filepath.Join(folder, "probate.db")), nil)
+		cleanups = append(cleanups, nodes[i].close)
+	}
+	return nodes
+})
+
+var cleanups []func()
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == childFlag {
+		os.Exit(child(os.Args[2:]))
+	}
+	code := m.Run()
+	for _, cleanup := range cleanups {
+		defer cleanup()
+	}
+	func() {
+		for len(cleanups) > 0 {
+			last := len(cleanups) - 1
+			cleanups[last]()
+			cleanups = cleanups[:last]
+		}
+	}()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// node is a takeover.Node with what it needs around it.
+type node struct {
+	*takeover.Node
+	close func()
+}
+
+func openStore(path string) records.Store {
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path, Cluster: "test"})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// startNode runs a node until close, and returns once it serves.
+func startNode(slot string, store records.Store, recover func(records.Record) (takeover.Terms, takeover.Work, bool)) *node {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	n := &node{}
+	client := probe.NewClient(probe.ClientConfig{
+		Cluster: "test", Dial: 300 * time.Millisecond, Header: 400 * time.Millisecond,
+		Lookup: func(id records.ExecutorID) (records.Executor, bool) { return n.Lookup(id) },
+	})
+	n.Node, err = takeover.New(takeover.Config{
+		Slot: slot, URL: "http://" + listener.Addr().String(),
+		Heartbeat: 200 * time.Millisecond, StatementTimeout: time.Second, LeaseTTL: 6 * time.Second, Margin: time.Second,
+		ConfirmDown: 300 * time.Millisecond, ProbeBudget: 4 * time.Second,
+		DialTimeout: 300 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, SettleRead: time.Second,
+		DrainTimeout: 10 * time.Second, Recover: recover,
+	}, store, client)
+	if err != nil {
+		panic(err)
+	}
+	handler, err := probe.NewHandler(probe.HandlerConfig{
+		Cluster: "test", Version: "test", Self: n.Node, Runs: n.Node, Node: n.Node, Peers: n.Node, Prober: client,
+	})
+	if err != nil {
+		panic(err)
+	}
+	server := probe.Server(handler, nil)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(listener) })
+	ended := make(chan error, 1)
+	running.Go(func() { ended <- n.Run(ctx) })
+	n.close = func() {
+		stop()
+		<-ended
+		_ = server.Close()
+		running.Wait()
+		_ = client.Close()
+		_ = store.Close()
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for n.Status().State != records.Active {
+		if time.Now().After(deadline) {
+			panic("node does not come to serve")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return n
+}
+
+// await polls until a condition holds.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// testLog shows what was logged when the test fails.
+func testLog(t testing.TB) *slog.Logger {
+	l := &lines{}
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if t.Failed() && l.b.Len() > 0 {
+			t.Log(l.b.String())
+		}
+	})
+	return slog.New(slog.NewTextHandler(l, nil))
+}
+
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
