@@ -24,6 +24,7 @@ type boot struct {
 	kicked   chan struct{} // capacity 1: beat now, work waits for it
 	fenced   chan struct{} // closed when the store says it is terminal
 	fence    sync.Once
+	ready    atomic.Bool // it was reached at its URL: before that it claims nothing
 	draining atomic.Bool
 	attested atomic.Bool // a peer has reached it at its URL
 }
@@ -60,7 +61,7 @@ func (b *boot) declaredDead() {
 }
 
 // mayClaim reports whether new records may be claimed under the boot.
-func (b *boot) mayClaim() bool { return !b.draining.Load() && b.lease.held() }
+func (b *boot) mayClaim() bool { return b.ready.Load() && !b.draining.Load() && b.lease.held() }
 
 // awaitStart returns the context in which work may begin now.
 func (b *boot) awaitStart(ctx context.Context) (context.Context, error) {

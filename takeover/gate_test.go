@@ -28,28 +28,36 @@ var everyCall = []recordstest.Call{
 }
 
 // shut makes calls fail as those to an unreachable store do; all calls if none
-// is named.
-func (g *gate) shut(calls ...recordstest.Call) { g.fail(recordstest.Down, nil, calls) }
-
-// freeze makes calls wait, as behind a lock or a link that is silent, until
-// their context ends or the gate opens, and then fail.
-func (g *gate) freeze(calls ...recordstest.Call) {
-	thaw := make(chan struct{})
-	g.fail(recordstest.Fault{Pause: thaw}, sync.OnceFunc(func() { close(thaw) }), calls)
+// is named. The returned function heals them.
+func (g *gate) shut(calls ...recordstest.Call) (heal func()) {
+	return g.fail(recordstest.Down, func() {}, calls)
 }
 
-func (g *gate) fail(f recordstest.Fault, healed func(), calls []recordstest.Call) {
+// freeze makes calls wait, as behind a lock or a link that is silent, until
+// their context ends or they are healed, and then fail.
+func (g *gate) freeze(calls ...recordstest.Call) (heal func()) {
+	thaw := make(chan struct{})
+	return g.fail(recordstest.Fault{Pause: thaw}, sync.OnceFunc(func() { close(thaw) }), calls)
+}
+
+func (g *gate) fail(f recordstest.Fault, thaw func(), calls []recordstest.Call) (heal func()) {
 	if len(calls) == 0 {
 		calls = everyCall
 	}
+	var stops []func()
+	for _, c := range calls {
+		stops = append(stops, g.Always(c, f))
+	}
+	heal = func() {
+		for _, stop := range stops {
+			stop()
+		}
+		thaw()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, c := range calls {
-		g.heal = append(g.heal, g.Always(c, f))
-	}
-	if healed != nil {
-		g.heal = append(g.heal, healed)
-	}
+	g.heal = append(g.heal, heal)
+	return heal
 }
 
 // openAgain ends whatever shut and freeze began.

@@ -108,6 +108,7 @@ func (n *Node) reachSelf(ctx context.Context, b *boot) {
 
 // serve makes the node ready, if it was starting.
 func (n *Node) serve(b *boot) {
+	b.ready.Store(true)
 	if *n.state.Load() == starting {
 		n.become(records.Active)
 		n.log.Info("serving", "executor", b.id, "attested", b.attested.Load())

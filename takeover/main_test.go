@@ -32,4 +32,5 @@ func TestCase(t *testing.T) {
 	leaseCases(t)
 	drainCases(t)
 	reconcileCases(t)
+	suspicionCases(t)
 }

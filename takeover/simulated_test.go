@@ -22,7 +22,7 @@ func simulate(f *fleet, m *member, at string) {
 	config := m.config.WithDefaults()
 	s := &station{fleet: f, member: m, dial: config.DialTimeout, header: config.HeaderTimeout, down: make(chan struct{})}
 	close(s.down)
-	m.asker = counted{s, &m.calls}
+	m.asker = counted{s, m}
 	m.serve = func() { s.listen(true) }
 	m.hangUp = func() { s.listen(false) }
 	m.free = func() {}

@@ -32,7 +32,7 @@ func connect(f *fleet, m *member, at string) {
 		Cluster: "test", Dial: m.config.DialTimeout, Header: m.config.HeaderTimeout,
 		Lookup: func(id records.ExecutorID) (records.Executor, bool) { return m.Lookup(id) },
 	})
-	m.asker = counted{linkedAsker{client, f, m.name}, &m.calls}
+	m.asker = counted{linkedAsker{client, f, m.name}, m}
 	front := &m.calls.front
 	server := probe.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*front.Load()).ServeHTTP(w, r) }), nil)
 	served := make(chan struct{})
@@ -71,7 +71,7 @@ func hostOf(t testing.TB, raw string) string {
 // calls are the questions that one node has asked, and what answers at its
 // own URL.
 type calls struct {
-	probes, watches, witnesses atomic.Int64
+	probes, watches, witnesses atomic.Int64 // attestations do not count
 	beforeProbe                atomic.Pointer[func()]
 	front                      atomic.Pointer[http.Handler] // over real sockets
 	station                    atomic.Pointer[station]      // in a bubble
@@ -85,8 +85,10 @@ func (c *calls) pretend(h http.Handler) { c.front.Store(&h) }
 // counted counts what a node asks.
 type counted struct {
 	takeover.Asker
-	calls *calls
+	*member
 }
+
+func (a counted) self() records.ExecutorID { return a.Identity().Executor }
 
 func (a counted) Probe(ctx context.Context, e records.Executor, id records.ID, epoch int64) probe.Observation {
 	if before := a.calls.beforeProbe.Load(); before != nil {
@@ -102,7 +104,9 @@ func (a counted) Watch(ctx context.Context, e records.Executor, id records.ID, e
 }
 
 func (a counted) Witness(ctx context.Context, w records.Executor, suspect records.ExecutorID) probe.Testimony {
-	a.calls.witnesses.Add(1)
+	if suspect != a.self() {
+		a.calls.witnesses.Add(1)
+	}
 	return a.Asker.Witness(ctx, w, suspect)
 }
 
