@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -146,7 +144,7 @@ func (s *downStore) Reserve(ctx contextT, r records.Reservation) (records.Reserv
 
 func caseK18(t *testing.T, d door) {
 	store := &downStore{Store: openStore(filepath.Join(t.TempDir(), "probate.db"))}
-	n := startNode("alone", store, nil)
+	n := startNode("alone", store)
 	t.Cleanup(n.close)
 	l := creates()
 	url := d.open(t, payments(t), l, n)[0]
@@ -290,17 +288,10 @@ func caseK23(t *testing.T, d door) {
 // cutBody sends half of a body and hangs up its half of the connection.
 func cutBody(t *testing.T, where string) {
 	t.Helper()
-	u, err := url.Parse(where)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dial(t, where)
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nIdempotency-Key: cut\r\nContent-Length: 9\r\n\r\nhalf", paymentPath)
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+	say(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nIdempotency-Key: cut\r\nContent-Length: 9\r\n\r\nhalf", paymentPath)
+	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

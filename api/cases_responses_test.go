@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,30 +233,23 @@ func upgrades(t *testing.T, d door) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		say(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		line, _ := rw.ReadString('\n')
-		fmt.Fprint(conn, "echo "+line)
+		say(conn, "echo %s", line)
 	}}
 	r := payments(t)
 	r.Operation += "upgrade"
 	address := d.node0(t, r, l)
 	for range 2 {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := net.Dial("tcp", u.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: u\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", paymentPath)
+		conn := dial(t, address)
+		say(conn, "POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: u\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", paymentPath)
 		in := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil || resp.StatusCode != 101 {
 			t.Fatalf("%v, %v", resp, err)
 		}
 		resp.Body.Close()
-		fmt.Fprint(conn, "hello\n")
+		say(conn, "hello\n")
 		if line, err := in.ReadString('\n'); err != nil || line != "echo hello\n" {
 			t.Errorf("got %q, %v", line, err)
 		}
@@ -274,7 +265,7 @@ func hijacks(t *testing.T, d door) {
 			t.Error(err)
 			return
 		}
-		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
+		say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
 		conn.Close()
 		if _, err := w.Write([]byte("x")); err == nil {
 			t.Error("wrote to a hijacked response")

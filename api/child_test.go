@@ -35,7 +35,7 @@ func doomed() api.Route {
 
 // child serves until its handler kills it. Args: the store's file.
 func child(args []string) int {
-	n := startNode("child", openStore(args[0]), nil)
+	n := startNode("child", openStore(args[0]))
 	defer n.close()
 	server := serveDoomed(n, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		go panic("in a goroutine of the handler's")
@@ -64,7 +64,7 @@ func serveDoomed(n *node, handler http.Handler) *httptest.Server {
 // caseK09Process: it takes its process along; another node takes over.
 func caseK09Process(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "probate.db")
-	survivor := startNode("survivor", openStore(file), nil)
+	survivor := startNode("survivor", openStore(file))
 	t.Cleanup(survivor.close)
 	l := creates()
 	server := serveDoomed(survivor, l)

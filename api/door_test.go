@@ -3,11 +3,15 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -112,9 +116,46 @@ func (d door) bothNodes(t testing.TB, route api.Route, service http.Handler) []s
 func payments(t testing.TB) api.Route {
 	return api.Route{
 		Methods: []string{"POST"}, Path: "/orders/{id}/payments", Operation: "pay " + t.Name(), Resource: "{id}",
-		Realm:     api.Realm{Constant: t.Name()},
+		Realm:     realmOf(t),
 		Principal: api.Principal{Headers: []string{"Authorization"}},
 	}
+}
+
+// realmOf is a realm of the test's own, also when it runs twice.
+func realmOf(t testing.TB) api.Realm {
+	n, _ := realms.LoadOrStore(t, realmCount.Add(1))
+	return api.Realm{Constant: fmt.Sprintf("%s %d", t.Name(), n)}
+}
+
+var (
+	realms     sync.Map
+	realmCount atomic.Int64
+)
+
+// dial connects as no HTTP client would.
+func dial(t testing.TB, address string) *net.TCPConn {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*net.TCPConn)
+}
+
+// say writes to a connection whose other end may have gone.
+func say(conn io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(conn, format, args...) }
+
+// listen listens on a free port.
+func listen() net.Listener {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	return listener
 }
 
 const paymentPath = "/orders/7/payments"

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +30,7 @@ var fleet = sync.OnceValue(func() []*node {
 	cleanups = append(cleanups, func() { _ = os.RemoveAll(folder) })
 	nodes := make([]*node, 2)
 	for i := range nodes {
-		nodes[i] = startNode(fmt.Sprintf("node-%d", i), openStore(filepath.Join(folder, "probate.db")), nil)
+		nodes[i] = startNode(fmt.Sprintf("node-%d", i), openStore(filepath.Join(folder, "probate.db")))
 		cleanups = append(cleanups, nodes[i].close)
 	}
 	return nodes
@@ -43,16 +43,9 @@ func TestMain(m *testing.M) {
 		os.Exit(child(os.Args[2:]))
 	}
 	code := m.Run()
-	for _, cleanup := range cleanups {
-		defer cleanup()
+	for _, cleanup := range slices.Backward(cleanups) {
+		cleanup()
 	}
-	func() {
-		for len(cleanups) > 0 {
-			last := len(cleanups) - 1
-			cleanups[last]()
-			cleanups = cleanups[:last]
-		}
-	}()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -77,22 +70,20 @@ func openStore(path string) records.Store {
 }
 
 // startNode runs a node until close, and returns once it serves.
-func startNode(slot string, store records.Store, recover func(records.Record) (takeover.Terms, takeover.Work, bool)) *node {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
+func startNode(slot string, store records.Store) *node {
+	listener := listen()
 	n := &node{}
 	client := probe.NewClient(probe.ClientConfig{
 		Cluster: "test", Dial: 300 * time.Millisecond, Header: 400 * time.Millisecond,
 		Lookup: func(id records.ExecutorID) (records.Executor, bool) { return n.Lookup(id) },
 	})
+	var err error
 	n.Node, err = takeover.New(takeover.Config{
 		Slot: slot, URL: "http://" + listener.Addr().String(),
 		Heartbeat: 200 * time.Millisecond, StatementTimeout: time.Second, LeaseTTL: 6 * time.Second, Margin: time.Second,
 		ConfirmDown: 300 * time.Millisecond, ProbeBudget: 4 * time.Second,
 		DialTimeout: 300 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, SettleRead: time.Second,
-		DrainTimeout: 10 * time.Second, Recover: recover,
+		DrainTimeout: 10 * time.Second,
 	}, store, client)
 	if err != nil {
 		panic(err)
@@ -107,8 +98,11 @@ func startNode(slot string, store records.Store, recover func(records.Record) (t
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(listener) })
-	ended := make(chan error, 1)
-	running.Go(func() { ended <- n.Run(ctx) })
+	ended := make(chan struct{})
+	running.Go(func() {
+		defer close(ended)
+		_ = n.Run(ctx) // what ended it early shows in the tests
+	})
 	n.close = func() {
 		stop()
 		<-ended
@@ -125,18 +119,6 @@ func startNode(slot string, store records.Store, recover func(records.Record) (t
 		<-time.After(5 * time.Millisecond)
 	}
 	return n
-}
-
-// await polls until a condition holds.
-func await(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // testLog shows what was logged when the test fails.
