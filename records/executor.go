@@ -62,8 +62,8 @@ type Executor struct {
 	LeaseTTL     time.Duration // how long one heartbeat keeps it alive
 	LeaseSince   time.Time     // start of its unbroken run of heartbeats
 
-	AttestedAt  time.Time // when a peer last reached it at URL and got its signature; zero: unproven
-	AttestedAge time.Duration
+	AttestedAt  time.Time     // when a peer last reached it at URL and got its signature; zero: unproven
+	AttestedAge time.Duration // as HeartbeatAge
 
 	FencedAt     time.Time
 	FencedBy     ExecutorID // zero: an operator
@@ -73,9 +73,11 @@ type Executor struct {
 // Stale reports whether its lease had run out when the row was read.
 func (e Executor) Stale() bool { return e.HeartbeatAge > e.LeaseTTL }
 
-// Attested reports whether a peer's proof is younger than within.
+// Attested reports whether a peer's proof is younger than within. One from the
+// future, set before the database's clock stepped back, is of unknown age and
+// proves nothing once it lies further ahead than that.
 func (e Executor) Attested(within time.Duration) bool {
-	return !e.AttestedAt.IsZero() && e.AttestedAge < within
+	return !e.AttestedAt.IsZero() && e.AttestedAge.Abs() < within
 }
 
 // Registration is what a boot says about itself.

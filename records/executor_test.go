@@ -66,6 +66,10 @@ func TestExecutor(t *testing.T) {
 		if !proven.Attested(time.Second+1) || proven.Attested(time.Second) {
 			t.Error("a proof of one second counts otherwise than for longer than one second")
 		}
+		proven.AttestedAge = -time.Hour
+		if proven.Attested(time.Hour) {
+			t.Error("a proof from an hour ahead counts")
+		}
 		if (records.Executor{}).Attested(time.Hour) {
 			t.Error("without any proof it counts as attested")
 		}
