@@ -18,11 +18,11 @@ const (
 
 // recordMoves are the legal moves. A move to InProgress raises the epoch; from
 // Finalized it needs the retention and its grace to have passed, from Unknown
-// that or a claim for a reconciler.
+// that or a claim, for a reconciler or an operator who then says how it ended.
 var recordMoves = map[State][]State{
 	InProgress: {InProgress, Finalized, Unknown, Released},
 	Finalized:  {InProgress},
-	Unknown:    {InProgress, Finalized, Released},
+	Unknown:    {InProgress},
 	Released:   {InProgress},
 }
 

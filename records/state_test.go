@@ -15,8 +15,6 @@ func TestState(t *testing.T) {
 		{records.InProgress, records.Released}:   true,
 		{records.Finalized, records.InProgress}:  true, // claimed anew, forgotten
 		{records.Unknown, records.InProgress}:    true, // or for a reconciler
-		{records.Unknown, records.Finalized}:     true, // resolved by an operator
-		{records.Unknown, records.Released}:      true,
 		{records.Released, records.InProgress}:   true,
 	}
 	t.Run("MovesAsTheProtocolSays", func(t *testing.T) {

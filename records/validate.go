@@ -5,14 +5,34 @@ import "time"
 // Validate reports every reason why the reservation could never be stored.
 func (r Reservation) Validate() error {
 	var faults faults
-	faults.check(r.ID != ID{}, "record id", "missing")
-	faults.check(r.Attempt != Token{}, "attempt", "missing")
+	faults.checkClaim(r.ID, r.Attempt)
 	faults.check(len(r.Realm) <= MaxFieldBytes, "realm", "over 64 KiB")
 	faults.check(len(r.Key) <= MaxFieldBytes, "key", "over 64 KiB")
 	faults.check(len(r.Operation) <= MaxFieldBytes, "operation", "over 64 KiB")
 	faults.check(len(r.Resource) <= MaxFieldBytes, "resource", "over 64 KiB")
 	faults.check(len(r.Request) <= MaxRequestBytes, "request", "over 64 MiB")
 	return faults.join()
+}
+
+// Validate reports every reason why the take-over could never land.
+func (t TakeOver) Validate() error {
+	var faults faults
+	faults.checkClaim(t.ID, t.Attempt)
+	return faults.join()
+}
+
+// Validate reports every reason why the claim could never land.
+func (c UnknownClaim) Validate() error {
+	var faults faults
+	faults.checkClaim(c.ID, c.Attempt)
+	return faults.join()
+}
+
+// checkClaim demands a token: two callers without one would be taken for one
+// that repeats itself.
+func (f *faults) checkClaim(id ID, attempt Token) {
+	f.check(id != ID{}, "record id", "missing")
+	f.check(attempt != Token{}, "attempt", "missing")
 }
 
 // Validate reports every reason why the outcome could never be stored.

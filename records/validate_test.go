@@ -58,6 +58,15 @@ func TestReservation(t *testing.T) {
 	})
 }
 
+func TestClaims(t *testing.T) {
+	wantFields(t, records.TakeOver{ID: records.ID{1}, Attempt: records.Token{1}}.Validate())
+	wantFields(t, records.TakeOver{ID: records.ID{1}}.Validate(), "attempt")
+	wantFields(t, records.TakeOver{}.Validate(), "record id", "attempt")
+	wantFields(t, records.UnknownClaim{ID: records.ID{1}, Attempt: records.Token{1}}.Validate())
+	wantFields(t, records.UnknownClaim{Attempt: records.Token{1}}.Validate(), "record id")
+	wantFields(t, records.UnknownClaim{}.Validate(), "record id", "attempt")
+}
+
 func TestOutcome(t *testing.T) {
 	with := func(change func(*records.Outcome)) records.Outcome {
 		o := records.Outcome{Response: records.Response{Status: 200}, Retention: time.Hour}

@@ -124,7 +124,7 @@ var hastyStores = []wrong{
 	{"CountsTheBrakeBefore", broken{
 		fence: func(ctx context.Context, s *memory, c records.Suspicion) (records.Executor, error) {
 			var free bool
-			tamper(s, func(m *model) { free = m.fencedSince(time.Now().Add(-long)) < max(1, m.alive()/2) })
+			tamper(s, func(m *model) { free = m.fencedWithin(long, time.Now()) < max(1, m.alive()/2) })
 			moment()
 			if free {
 				tamper(s, func(m *model) {

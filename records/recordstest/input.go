@@ -136,6 +136,16 @@ var refusedInputRules = group{name: "InputRefuses", rules: []rule{
 			f.refused(err, records.ErrNotFound)
 		}
 	}},
+	{"AClaimWithoutAToken", func(f *fixture) {
+		a := f.active(records.Registration{})
+		held, lost := f.claim(a.ID), f.unknown(a.ID)
+		_, err := f.store.TakeOver(f.Context(), records.TakeOver{ID: held.ID, From: held.Fence(), By: a.ID})
+		f.refused(err, records.ErrInvalid)
+		f.unchanged(held)
+		_, err = f.store.ClaimUnknown(f.Context(), records.UnknownClaim{ID: lost.ID, Epoch: lost.Epoch, By: a.ID})
+		f.refused(err, records.ErrInvalid)
+		f.unchanged(lost)
+	}},
 	{"AnOutcomeThatCouldNeverBeStored", func(f *fixture) {
 		r := f.claim(f.active(records.Registration{}).ID)
 		large := []records.Header{{Name: "X", Value: strings.Repeat("v", records.MaxHeaderBytes)}}

@@ -91,11 +91,11 @@ func (s *memory) Heartbeat(ctx context.Context, id records.ExecutorID) (records.
 }
 
 func (s *memory) Drain(ctx context.Context, id records.ExecutorID) error {
-	return s.tell(ctx, func(m *model, _ time.Time) error { return m.drain(id) })
+	return s.tell(ctx, func(m *model, _ time.Time) error { return m.leave(id, records.Draining) })
 }
 
 func (s *memory) Retire(ctx context.Context, id records.ExecutorID) error {
-	return s.tell(ctx, func(m *model, _ time.Time) error { return m.retire(id) })
+	return s.tell(ctx, func(m *model, _ time.Time) error { return m.leave(id, records.Gone) })
 }
 
 func (s *memory) Attest(ctx context.Context, id records.ExecutorID, proven bool) error {
@@ -156,7 +156,7 @@ func (s *memory) FenceByOperator(ctx context.Context, id records.ExecutorID, ope
 		case !force && !expired(now, e):
 			return records.Executor{}, records.ErrLeaseHeld
 		default:
-			m.markFenced(now, e, records.ExecutorID{}, operator)
+			m.markFenced(now, e, records.ExecutorID{}, "operator "+operator)
 		}
 		return shown(now, *e), nil
 	})

@@ -48,7 +48,7 @@ func (m *model) register(now time.Time, r records.Registration) (records.Executo
 			shown.HeartbeatAge = now.Sub(holder.HeartbeatAt)
 			return records.Executor{}, &records.SlotTakenError{Holder: shown}
 		}
-		m.markFenced(now, holder, r.ID, "replaced")
+		m.markFenced(now, holder, r.ID, "replaced by a new boot of its slot")
 	}
 	e := &records.Executor{
 		ID: r.ID, Slot: r.Slot, URL: r.URL, PublicKey: r.PublicKey, Policy: r.Policy, LeaseTTL: r.LeaseTTL,
@@ -77,19 +77,13 @@ func (m *model) heartbeat(now time.Time, id records.ExecutorID) (records.Executo
 	return *e, nil
 }
 
-func (m *model) drain(id records.ExecutorID) error {
-	if !m.live(id) {
+// leave moves an executor on its way out, as its legal moves allow.
+func (m *model) leave(id records.ExecutorID, to records.ExecutorState) error {
+	e, ok := m.executors[id]
+	if !ok || e.State != to && !e.State.CanBecome(to) {
 		return records.ErrNotActive
 	}
-	m.executors[id].State = records.Draining
-	return nil
-}
-
-func (m *model) retire(id records.ExecutorID) error {
-	if !m.is(id, records.Draining, records.Gone) {
-		return records.ErrNotActive
-	}
-	m.executors[id].State = records.Gone
+	e.State = to
 	return nil
 }
 
@@ -113,7 +107,7 @@ func (m *model) fence(now time.Time, s records.Suspicion) (records.Executor, err
 		return records.Executor{}, records.ErrLeaseHeld
 	case !m.fit(now, s):
 		return records.Executor{}, records.ErrObserverUnfit
-	case m.fencedSince(now.Add(-d.LeaseTTL)) >= max(1, m.alive()/2):
+	case m.fencedWithin(d.LeaseTTL, now) >= max(1, m.alive()/2):
 		return records.Executor{}, records.ErrBraked
 	}
 	m.markFenced(now, d, s.Observer, s.Reason)
@@ -138,9 +132,11 @@ func (m *model) alive() (n int) {
 	return n
 }
 
-func (m *model) fencedSince(then time.Time) (n int) {
+// fencedWithin counts the fences less than d from now. Some may lie in the
+// future, if the clock stepped back.
+func (m *model) fencedWithin(d time.Duration, now time.Time) (n int) {
 	for _, e := range m.executors {
-		if e.State == records.Fenced && e.FencedAt.After(then) {
+		if e.State == records.Fenced && now.Sub(e.FencedAt).Abs() < d {
 			n++
 		}
 	}
@@ -184,6 +180,9 @@ func (m *model) reserve(now time.Time, r records.Reservation) (owned bool, _ rec
 }
 
 func (m *model) takeOver(t records.TakeOver) (records.Record, error) {
+	if err := t.Validate(); err != nil {
+		return records.Record{}, err
+	}
 	r, ok := m.records[t.ID]
 	if ok && r.State == records.InProgress && r.Executor == t.By && r.Attempt == t.Attempt {
 		return *r, nil // the reply was lost
@@ -201,6 +200,9 @@ func (m *model) takeOver(t records.TakeOver) (records.Record, error) {
 }
 
 func (m *model) claimUnknown(c records.UnknownClaim) (records.Record, error) {
+	if err := c.Validate(); err != nil {
+		return records.Record{}, err
+	}
 	r, ok := m.records[c.ID]
 	if ok && r.State == records.InProgress && r.Executor == c.By && r.Attempt == c.Attempt {
 		return *r, nil
@@ -231,7 +233,7 @@ func (m *model) end(now time.Time, id records.ID, f records.Fence, to records.St
 		return records.ErrFenced
 	case r.State == to:
 		return nil // the reply was lost
-	case r.State != records.InProgress:
+	case !r.State.CanBecome(to):
 		return records.ErrFenced
 	}
 	r.State, r.Response = to, response

@@ -163,6 +163,7 @@ func (f *fixture) replaces(holder records.Executor, slot string) records.Executo
 	old := f.executor(holder.ID)
 	f.equal("state of the old boot", old.State, records.Fenced)
 	f.equal("old boot fenced by", old.FencedBy, next.ID)
+	f.equal("reason", old.FencedReason, "replaced by a new boot of its slot")
 	if old.FencedAt.IsZero() {
 		f.Error("the old boot's fence has no time")
 	}

@@ -279,12 +279,12 @@ func (w *walk) heartbeat(t *rapid.T) {
 
 func (w *walk) drain(t *rapid.T) {
 	id := w.executor(t)
-	sameError(t, w.f.store.Drain(w.f.Context(), id), w.model.drain(id))
+	sameError(t, w.f.store.Drain(w.f.Context(), id), w.model.leave(id, records.Draining))
 }
 
 func (w *walk) retire(t *rapid.T) {
 	id := w.executor(t)
-	sameError(t, w.f.store.Retire(w.f.Context(), id), w.model.retire(id))
+	sameError(t, w.f.store.Retire(w.f.Context(), id), w.model.leave(id, records.Gone))
 }
 
 func (w *walk) fence(t *rapid.T) {

@@ -52,6 +52,22 @@ func TestClock(t *testing.T) {
 		}
 	})
 
+	t.Run("ThatSteppedBackDoesNotHoldTheBrake", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, sqlite.Config{})
+		a, b := n.register(records.Registration{LeaseTTL: time.Minute}), n.register(records.Registration{LeaseTTL: time.Minute})
+		n.kill(n.register(records.Registration{}).ID)
+		suspicion := records.Suspicion{Suspect: a.ID, Probed: true, Observer: b.ID}
+		n.clock.Advance(-time.Second)
+		if n.fences(suspicion, records.ErrBraked) {
+			t.Error("fenced, though somebody was within a lease")
+		}
+		n.clock.Advance(-time.Hour)
+		if !n.fences(suspicion, nil) {
+			t.Error("not fenced, though whoever was fenced was so an hour from now")
+		}
+	})
+
 	t.Run("ThatRunsRightMakesBeatUnchangedVoid", func(t *testing.T) {
 		t.Parallel()
 		n := newNode(t, sqlite.Config{})

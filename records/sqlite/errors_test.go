@@ -68,6 +68,10 @@ func TestDamage(t *testing.T) {
 			if _, err := n.Reserve(t.Context(), r); !errors.Is(err, records.ErrCorrupt) {
 				t.Errorf("reserve = %v, want ErrCorrupt", err)
 			}
+			claim := records.UnknownClaim{ID: r.ID, Epoch: 1, By: a.ID, Attempt: records.NewToken()}
+			if _, err := n.ClaimUnknown(t.Context(), claim); !errors.Is(err, records.ErrCorrupt) {
+				t.Errorf("claim unknown = %v, want ErrCorrupt", err)
+			}
 			if _, err := n.List(t.Context(), records.Filter{Limit: 10}); !errors.Is(err, records.ErrCorrupt) {
 				t.Errorf("list = %v, want ErrCorrupt", err)
 			}

@@ -87,7 +87,7 @@ func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
 
 // TakeOver implements [records.Records].
 func (s *Store) TakeOver(ctx context.Context, to records.TakeOver) (records.Record, error) {
-	if err := validateToken(to.Attempt); err != nil {
+	if err := to.Validate(); err != nil {
 		return records.Record{}, fmt.Errorf("take over: %w", err)
 	}
 	return decide(ctx, s, "take over", 0, func(t *tx) (records.Record, error) {
@@ -101,7 +101,7 @@ func (s *Store) TakeOver(ctx context.Context, to records.TakeOver) (records.Reco
 
 // ClaimUnknown implements [records.Records].
 func (s *Store) ClaimUnknown(ctx context.Context, c records.UnknownClaim) (records.Record, error) {
-	if err := validateToken(c.Attempt); err != nil {
+	if err := c.Validate(); err != nil {
 		return records.Record{}, fmt.Errorf("claim unknown: %w", err)
 	}
 	return decide(ctx, s, "claim unknown", 0, func(t *tx) (records.Record, error) {
@@ -112,15 +112,6 @@ func (s *Store) ClaimUnknown(ctx context.Context, c records.UnknownClaim) (recor
 	})
 }
 
-// validateToken refuses the zero token: two callers without one would be taken
-// for one that repeats itself.
-func validateToken(t records.Token) error {
-	if t == (records.Token{}) {
-		return &records.InvalidError{Field: "attempt", Reason: "missing"}
-	}
-	return nil
-}
-
 // taken returns the record that a take-over or a claim has just moved, or moved
 // before if its reply was lost. Otherwise it says why not: free tells whether
 // the record was there to be had, so that only the taker can be at fault.
@@ -128,7 +119,7 @@ func (t *tx) taken(moved int64, id records.ID, by records.ExecutorID, attempt re
 	held, err := t.load(id, t.now())
 	r := held.Record
 	switch {
-	case t.broken != nil || err != nil && moved == 0:
+	case errors.Is(err, records.ErrNotFound):
 		return records.Record{}, records.ErrFenced
 	case err != nil:
 		return records.Record{}, err

@@ -28,7 +28,7 @@ SELECT slot
 // ?2 the new boot, ?3 slot, ?4 the boot it replaces, ?5 the beat it had.
 const fenceReplaced = `
 UPDATE executors AS d
-   SET state = 'fenced', fenced_at = ?1, fenced_by = ?2, fenced_reason = 'replaced by a newer boot of its slot'
+   SET state = 'fenced', fenced_at = ?1, fenced_by = ?2, fenced_reason = 'replaced by a new boot of its slot'
  WHERE d.slot = ?3
    AND d.state IN ('active', 'draining')
    AND d.id = ?4
@@ -124,8 +124,11 @@ const (
                   AND m.heartbeat_at > ?1 - m.lease_ttl / 2
                   AND (?5 OR m.lease_since < ?1 - m.lease_ttl)
                   AND m.beat >= ?7)`
-	// fenceUnbraked: at most half of the fleet is fenced within one lease.
-	fenceUnbraked = `(SELECT count(*) FROM executors f WHERE f.fenced_at > ?1 - d.lease_ttl)
+	// fenceUnbraked: at most half of the fleet is fenced within one lease. A
+	// fence in the future was set before the clock stepped back; it does not
+	// hold the brake until the clock has caught up.
+	fenceUnbraked = `(SELECT count(*) FROM executors f
+         WHERE f.fenced_at > ?1 - d.lease_ttl AND f.fenced_at < ?1 + d.lease_ttl)
        < max(1, (SELECT count(*) FROM executors l WHERE l.state IN ('active', 'draining')) / 2)`
 )
 
@@ -148,10 +151,10 @@ SELECT ` + fenceUnrefuted + ` AS unrefuted, ` + fenceUnprotected + ` AS unprotec
  WHERE d.id = ?2`
 
 // fenceByOperator fences at a person's word. ?2 suspect, ?3 whether by force,
-// ?4 reason.
+// ?4 the person.
 const fenceByOperator = `
 UPDATE executors AS d
-   SET state = 'fenced', fenced_at = ?1, fenced_by = NULL, fenced_reason = ?4
+   SET state = 'fenced', fenced_at = ?1, fenced_by = NULL, fenced_reason = 'operator ' || ?4
  WHERE d.id = ?2
    AND d.state IN ('active', 'draining')
    AND (?3 OR ` + expired + `)`
