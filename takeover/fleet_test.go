@@ -291,7 +291,7 @@ func (m *member) record(t testing.TB, req takeover.Request) records.Record {
 // await polls until a condition holds. In a bubble its time is virtual.
 func (f *fleet) await(what string, condition func() bool) {
 	f.t.Helper()
-	const step = 10 * time.Millisecond
+	step := 10 * time.Millisecond
 	begun, limit := time.Now(), time.Minute
 	if f.virtual {
 		limit = 15 * time.Minute
@@ -299,6 +299,9 @@ func (f *fleet) await(what string, condition func() bool) {
 	for !condition() {
 		if time.Since(begun) > limit {
 			f.t.Fatalf("waited in vain: %s", what)
+		}
+		if time.Since(begun) > 20*time.Second {
+			step = 200 * time.Millisecond
 		}
 		<-time.After(step)
 	}

@@ -33,4 +33,6 @@ func TestCase(t *testing.T) {
 	drainCases(t)
 	reconcileCases(t)
 	suspicionCases(t)
+	costCases(t)
+	socketCases(t)
 }
