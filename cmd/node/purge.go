@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/probate-dev/probate/records"
+)
+
+type purgeCmd struct {
+	Batch    int          `help:"Records in one statement." default:"1000"`
+	Settings kong.Plugins `embed:"" group:"Settings"`
+}
+
+// Help is shown below the flags.
+func (purgeCmd) Help() string {
+	return `Nodes purge by themselves every takeover.purge_every. This is for a store whose nodes are stopped, or after a long
+pause. What is in progress is never purged.
+
+Example:
+
+  probate purge --store postgres://probate@db/probate`
+}
+
+// executorMemory is how long an executor that has ended is remembered.
+const executorMemory = 24 * time.Hour
+
+// Run implements the subcommand.
+func (c *purgeCmd) Run(ctx context.Context, e *env) error {
+	if c.Batch < 1 || c.Batch > 100_000 {
+		return usageError{fmt.Errorf("--batch %d: want 1 to 100000", c.Batch)}
+	}
+	config, err := e.storeConfig(c.Settings)
+	if err != nil {
+		return err
+	}
+	var purged struct {
+		Records   int `json:"records"`
+		Executors int `json:"executors"`
+	}
+	err = e.withStore(ctx, config, func(s records.Store) error {
+		for {
+			count, err := s.Purge(ctx, c.Batch)
+			if err != nil {
+				return err
+			}
+			if purged.Records += count; count < c.Batch {
+				break
+			}
+		}
+		purged.Executors, err = s.PurgeExecutors(ctx, executorMemory)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("purge, after %d records: %w", purged.Records, err)
+	}
+	return e.show(purged, func(w io.Writer) {
+		fmt.Fprintf(w, "purged %d records and %d executors\n", purged.Records, purged.Executors)
+	})
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/probate-dev/probate/api"
+)
+
+// newGateway builds the gateway that a configuration describes.
+func (n *node) newGateway(c Config) (*api.API, error) {
+	config := c.gateway()
+	config.Coordinator = n.tracer.around(n.takeover)
+	config.Logger, config.Events = n.log, n.metrics
+	return api.New(config)
+}
+
+// reload reads the configuration again and exchanges the routes, all or none:
+// requests that have begun end on the routes they began on. A fault keeps the
+// old ones.
+func (n *node) reload(ctx context.Context, s settings) {
+	c, err := readConfig(s)
+	if err != nil {
+		for _, fault := range faultsOf(err) {
+			n.log.ErrorContext(ctx, "configuration not reloaded", "fault", fault.Error())
+		}
+		return
+	}
+	gateway, err := n.newGateway(c)
+	if err != nil {
+		n.log.ErrorContext(ctx, "configuration not reloaded", "fault", err.Error())
+		return
+	}
+	old := n.gateway.Swap(gateway)
+	_ = old.Close() // idle connections only; it has no error
+	n.log.InfoContext(ctx, "routes reloaded", "routes", len(c.Routes))
+	n.announceRoutes(ctx, c)
+	for _, path := range needRestart(n.started, c) {
+		n.log.WarnContext(ctx, "setting needs a restart", "setting", path)
+	}
+}
+
+// faultsOf are the single faults of a configuration.
+func faultsOf(err error) []error {
+	if c, ok := err.(configError); ok { //nolint:errorlint // as readConfig returned it
+		if u, ok := c.error.(interface{ Unwrap() error }); ok {
+			return split(u.Unwrap())
+		}
+	}
+	return []error{err}
+}
+
+// needRestart lists what differs, and is read only at the start.
+func needRestart(before, after Config) []string {
+	old, changed := leaves(reflect.ValueOf(&before).Elem(), ""), leaves(reflect.ValueOf(&after).Elem(), "")
+	var paths []string
+	for i, l := range old {
+		switch l.path {
+		case "pass_through", "problem_types", "wait.default", "wait.max":
+			continue
+		}
+		if !reflect.DeepEqual(l.value.Interface(), changed[i].value.Interface()) {
+			paths = append(paths, l.path)
+		}
+	}
+	return paths
+}
