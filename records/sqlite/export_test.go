@@ -77,7 +77,7 @@ func LimitPages(s *Store, n int) error {
 
 // WithObserve returns c with the size of every batch reported.
 func WithObserve(c Config, observe func(decisions int)) Config {
-	c.observe = observe
+	c.Observe = observe
 	return c
 }
 

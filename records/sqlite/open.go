@@ -39,7 +39,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{config: c, listWindow: defaultListWindow}
 	s.jobs = groupcommit.New(groupcommit.Config[job]{
 		MaxItems: c.maxBatch,
-		Observe:  c.observe,
+		Observe:  c.Observe,
 		Weight:   func(j job) int { return j.weight },
 	}, s.commit)
 	if err := s.open(ctx); err != nil {

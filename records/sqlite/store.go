@@ -37,6 +37,9 @@ type Config struct {
 	Clock func() time.Time
 	// Logger hears of migrations. Default: nobody.
 	Logger *slog.Logger
+	// Observe, if set, is called with the number of decisions that each
+	// transaction took. It must be quick and must not call the store.
+	Observe func(decisions int)
 
 	// rewrite changes a statement's text before it is prepared, so that tests
 	// can take a guard out and see that they notice.
@@ -44,7 +47,6 @@ type Config struct {
 	// maxBatch is how many jobs may share a transaction; 1 shows what sharing
 	// is worth.
 	maxBatch int
-	observe  func(decisions int) // hears the size of every batch
 }
 
 func (c Config) withDefaults() (Config, error) {
