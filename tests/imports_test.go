@@ -80,6 +80,7 @@ var law = []rule{
 		folder: "tests/fleet", imports: []string{"records", "records/postgres/postgrestest"}, harness: true,
 		tests: []string{"takeover", "probe", "records/postgres"}, // what its node is made of
 	},
+	{folder: "tests/openapi", tests: []string{"tests/fleet"}, testOut: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3"}},
 	{folder: "tests/demo", imports: []string{"records", "records/sqlite"}},
 	{
 		folder:  "tests",

@@ -31,6 +31,6 @@
 //
 // # Reading order
 //
-// process.go, signals.go, output.go, node.go, client.go, fleet.go, sight.go,
+// build.go, process.go, signals.go, output.go, node.go, client.go, fleet.go, sight.go,
 // ledger.go, relay.go, lab_linux.go, await.go.
 package fleet
