@@ -66,6 +66,7 @@ type member struct {
 	err    error // of Run, once ended
 	log    *testLog
 	dead   atomic.Bool
+	killed chan struct{} // closed when it is killed
 }
 
 // rule runs a test in a bubble: the nodes' clocks go on only when all of them
@@ -144,7 +145,7 @@ func (f *fleet) launch(config takeover.Config, name string) *member {
 // prepare makes a node that does not answer and does not run yet.
 func (f *fleet) prepare(config takeover.Config, name string) *member {
 	f.t.Helper()
-	m := &member{fleet: f, name: name, gate: newGate(f.open(f.t, name)), ended: make(chan struct{}), log: newTestLog(f.t)}
+	m := &member{fleet: f, name: name, gate: newGate(f.open(f.t, name)), ended: make(chan struct{}), killed: make(chan struct{}), log: newTestLog(f.t)}
 	f.t.Cleanup(func() {
 		if err := m.gate.Close(); err != nil {
 			f.t.Error(err)
@@ -224,6 +225,38 @@ func (f *fleet) die(m *member) {
 	m.dead.Store(true)
 	m.gate.shut()
 	m.hangUp()
+}
+
+// kill makes a node die and what it runs end, as far as it looks.
+func (f *fleet) kill(m *member) {
+	if m.dead.Swap(true) {
+		return
+	}
+	close(m.killed)
+	f.die(m)
+	m.stop()
+}
+
+// member finds who is an executor now.
+func (f *fleet) member(id records.ExecutorID) *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.boots {
+		if m.Identity().Executor == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// startLimit is how long after a heartbeat work may begin.
+func (m *member) startLimit() time.Duration {
+	c := m.config.WithDefaults()
+	limit := c.LeaseTTL - c.Margin
+	if c.Policy == records.PolicyProbe {
+		limit = min(limit, c.ProbeBudget-time.Second)
+	}
+	return limit
 }
 
 // reboot starts a node again, at the same slot and URL, after its boot has

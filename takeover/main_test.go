@@ -35,4 +35,5 @@ func TestCase(t *testing.T) {
 	suspicionCases(t)
 	costCases(t)
 	socketCases(t)
+	postgresCases(t)
 }
