@@ -129,17 +129,21 @@ func (c Config) checkTimes(s *settings) {
 	t := c.takeover()
 	t.Slot, t.URL = "checked elsewhere", "http://checked.elsewhere"
 	for _, err := range split(t.Validate()) {
-		s.doubt("takeover", "%v", err)
+		s.fault("takeover", "%v", err)
 	}
 }
 
 func (c Config) checkRoutes(s *settings) {
 	for _, err := range split(c.gateway().Validate()) {
-		if fe, ok := errors.AsType[*api.FieldError](err); ok {
-			s.doubt(fe.Path, "%s", fe.Reason)
-		} else {
-			s.doubt("routes", "%v", err)
+		fe, ok := errors.AsType[*api.FieldError](err)
+		if !ok {
+			s.fault("routes", "%v", err)
+			continue
 		}
+		if route, is := strings.CutSuffix(fe.Path, ".on_server_error"); is && s.faulty[route+".profile"] {
+			continue // its default is the profile's
+		}
+		s.doubt(fe.Path, "%s", fe.Reason)
 	}
 }
 

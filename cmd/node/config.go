@@ -179,5 +179,5 @@ func faulted(faults []error) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return configError{fmt.Errorf("configuration:\n%w", errors.Join(faults...))}
+	return configError{fmt.Errorf("configuration:\n%w", errors.Join(inOrder(faults)...))}
 }

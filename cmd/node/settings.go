@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"reflect"
 	"regexp"
@@ -91,6 +94,33 @@ func (s *settings) fault(path, format string, args ...any) {
 			return
 		}
 	}
+	for _, at := range slices.Sorted(maps.Keys(s.where)) {
+		if strings.HasPrefix(at, path+".") { // of the first of those that were given
+			f.where = s.where[at]
+			return
+		}
+	}
+}
+
+// line is where it stands in the file; what stands elsewhere comes last.
+func (f *fault) line() int {
+	if n, err := strconv.Atoi(f.where[strings.LastIndex(f.where, ":")+1:]); err == nil {
+		return n
+	}
+	return math.MaxInt
+}
+
+// inOrder sorts faults by where they were written.
+func inOrder(faults []error) []error {
+	slices.SortStableFunc(faults, func(a, b error) int {
+		fa, okA := errors.AsType[*fault](a)
+		fb, okB := errors.AsType[*fault](b)
+		if !okA || !okB {
+			return 0
+		}
+		return cmp.Compare(fa.line(), fb.line())
+	})
+	return faults
 }
 
 // doubt is fault for what was found out later: what follows from a fault that
