@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 )
@@ -42,6 +43,7 @@ type Result[Out any] struct {
 // Config bounds the batches. The zero value of a field is its default.
 type Config[In any] struct {
 	Flushers  int             // commits at once; default 1
+	Spread    int             // a second commit starts only beside fewer items than these; default no limit
 	MaxItems  int             // items in a batch; default 512
 	Weight    func(In) int    // bytes of an item; default 0
 	MaxWeight int             // bytes in a batch, though one item always goes; default 4 MiB
@@ -51,6 +53,9 @@ type Config[In any] struct {
 func (c Config[In]) withDefaults() Config[In] {
 	if c.Flushers == 0 {
 		c.Flushers = 1
+	}
+	if c.Spread == 0 {
+		c.Spread = math.MaxInt
 	}
 	if c.MaxItems == 0 {
 		c.MaxItems = 512
@@ -78,7 +83,8 @@ type Committer[In, Out any] struct {
 
 	mu       sync.Mutex
 	queue    []*item[In, Out]
-	flushing int
+	flushing int // flushers
+	underWay int // items in their batches
 	closed   bool
 	flushers sync.WaitGroup
 }
@@ -129,7 +135,7 @@ func (c *Committer[In, Out]) enqueue(it *item[In, Out]) error {
 		return ErrClosed
 	}
 	c.queue = append(c.queue, it)
-	if c.flushing < c.config.Flushers {
+	if c.flushing < c.config.Flushers && c.underWay < c.config.Spread {
 		c.flushing++
 		c.flushers.Go(c.flush)
 	}
@@ -144,10 +150,12 @@ func (c *Committer[In, Out]) withdraw(it *item[In, Out]) {
 	}
 }
 
-// flush commits batch after batch until nothing is queued.
+// flush commits batch after batch until nothing is queued, or what is queued
+// had better wait for the other flushers' batches.
 func (c *Committer[In, Out]) flush() {
+	done := 0
 	for {
-		batch := c.take()
+		batch := c.take(done)
 		if batch == nil {
 			return
 		}
@@ -163,15 +171,19 @@ func (c *Committer[In, Out]) flush() {
 		for i, it := range batch {
 			it.result <- results[i]
 		}
+		done = len(batch)
 	}
 }
 
-// take removes the next batch from the queue. On an empty queue it gives the
-// flusher's place back, under the same lock, so that no item is overlooked.
-func (c *Committer[In, Out]) take() []*item[In, Out] {
+// take removes the next batch from the queue, for a flusher that has just done
+// so many items. Without one it gives the flusher's place back, under the same
+// lock, so that no item is overlooked: either the queue is empty, or another
+// flusher is under way and will come for it.
+func (c *Committer[In, Out]) take(done int) []*item[In, Out] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queue) == 0 {
+	c.underWay -= done
+	if len(c.queue) == 0 || c.underWay >= c.config.Spread {
 		c.flushing--
 		return nil
 	}
@@ -185,5 +197,6 @@ func (c *Committer[In, Out]) take() []*item[In, Out] {
 	}
 	batch := slices.Clone(c.queue[:n])
 	c.queue = slices.Delete(c.queue, 0, n)
+	c.underWay += n
 	return batch
 }

@@ -120,6 +120,29 @@ func TestCommitter(t *testing.T) {
 		})
 	})
 
+	t.Run("SpreadsSmallBatchesAndGathersLargeOnes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var s slow
+			c := groupcommit.New(groupcommit.Config[int]{Flushers: 2, Spread: 2}, s.commit)
+			var wg sync.WaitGroup
+			for n := range 9 {
+				wg.Go(func() { _, _ = c.Do(t.Context(), n) })
+				synctest.Wait()
+				if n == 1 {
+					<-time.After(100 * time.Millisecond) // the first two end before the rest
+				}
+			}
+			wg.Wait()
+			// 0 and 1 go side by side. Whichever ends first takes the rest, and
+			// the other, with seven under way, stops.
+			want := [][]int{{0}, {1}, {2, 3, 4, 5, 6, 7, 8}}
+			if !slices.EqualFunc(s.batches, want, slices.Equal) {
+				t.Errorf("batches = %v, want %v", s.batches, want)
+			}
+			c.Close() // no flusher is left behind
+		})
+	})
+
 	t.Run("CloseWaitsForTheQueueAndRefusesMore", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var s slow
