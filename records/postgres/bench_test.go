@@ -110,7 +110,7 @@ func openPlain(b *testing.B, dsn string, inFlight int) records.Store {
 	p := plain{Store: openStore(b, postgres.Config{DSN: dsn})}
 	for text, st := range map[string]**sql.Stmt{plainReserve: &p.reserve, plainFinalize: &p.finalize} {
 		var err error
-		if *st, err = db.PrepareContext(b.Context(), text); err != nil {
+		if *st, err = db.PrepareContext(b.Context(), text); err != nil { //nolint:sqlclosecheck // the pool closes it
 			b.Fatal(err)
 		}
 	}

@@ -49,25 +49,25 @@ func open(ctx context.Context, c Config, mutate func(string) string) (*Store, er
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.closePools())
 	}
 	s.reserving = groupcommit.New(groupcommit.Config[records.Reservation]{
-		Flushers: reserveFlushers, MaxItems: batchRows, Weight: weightOfReservation,
+		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: weightOfReservation,
 	}, s.reserveBatch)
 	s.settling = groupcommit.New(groupcommit.Config[settlement]{
-		Flushers: settleFlushers, MaxItems: batchRows, Weight: settlement.weight,
+		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: settlement.weight,
 	}, s.settleBatch)
-	s.loading = groupcommit.New(groupcommit.Config[records.ID]{MaxItems: batchRows}, s.loadBatch)
+	s.loading = groupcommit.New(groupcommit.Config[records.ID]{Flushers: flushers, Spread: spread, MaxItems: batchRows}, s.loadBatch)
 	if err := do(ctx, s, func(ctx context.Context) error { return s.admit(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.Close())
 	}
 	return s, nil
 }
 
-// Of each kind of batch so many commit at once, of at most so many rows. Claims
-// go one after the other, so that between two of them a fence of their executor
-// gets its lock.
+// Of each kind of batch two commit at once, the second only beside a small one:
+// with few requests in flight two commits share the server's fsync, with many
+// one large batch costs less than two halves.
 const (
-	reserveFlushers = 1
-	settleFlushers  = 2
-	batchRows       = 256
+	flushers  = 2
+	spread    = 8
+	batchRows = 256
 )
 
 func (s *Store) connect() error {
