@@ -172,6 +172,9 @@ func BenchmarkCrowd(b *testing.B) {
 					}
 				})
 			}
+			if executions != 1 {
+				b.Errorf("%d executions", executions)
+			}
 			b.ReportMetric(float64(executions), "executions")
 			b.ReportMetric(float64(spent.asked), "questions/node")
 			b.ReportMetric(float64(spent.reads), "statements/node")

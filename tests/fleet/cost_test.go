@@ -62,6 +62,9 @@ func BenchmarkCost(b *testing.B) {
 			i++
 		}
 		spent := sent(b, server, f, "%probate.records%") - before
+		if spent != 2*i {
+			b.Errorf("%d statements for %d executions, want a reserve and a finalize each", spent, i)
+		}
 		b.ReportMetric(float64(spent)/float64(i), "statements/op")
 	})
 
@@ -77,7 +80,11 @@ func BenchmarkCost(b *testing.B) {
 			landed += beats(b, f) - from
 			spent += sent(b, server, f, "%") - before
 		}
-		b.ReportMetric(float64(spent)/float64(landed), "statements/node/heartbeat")
+		each := float64(spent) / float64(landed)
+		if each > 3 {
+			b.Errorf("an idle node sends %.2f statements a heartbeat", each)
+		}
+		b.ReportMetric(each, "statements/node/heartbeat")
 		b.ReportMetric(0, "ns/op")
 	})
 }

@@ -28,7 +28,7 @@ func (s Sight) Executors(t testing.TB) []records.Executor {
 	rows, err := s.DB.QueryContext(t.Context(), `
 SELECT `+SightMark+` id::text, slot, url, public_key, policy, state, beat, heartbeat_at, attested_at,
        (extract(epoch FROM clock_timestamp() - heartbeat_at) * 1000000)::bigint,
-       coalesce(fenced_by::text, ''), coalesce(fenced_reason, '')
+       fenced_at, coalesce(fenced_by::text, ''), coalesce(fenced_reason, '')
   FROM probate.executors ORDER BY registered_at`)
 	if err != nil {
 		t.Fatal(err)
@@ -37,17 +37,17 @@ SELECT `+SightMark+` id::text, slot, url, public_key, policy, state, beat, heart
 	var all []records.Executor
 	for rows.Next() {
 		var (
-			e        records.Executor
-			id, by   string
-			attested sql.NullTime
-			age      int64
+			e                records.Executor
+			id, by           string
+			attested, fenced sql.NullTime
+			age              int64
 		)
-		err := rows.Scan(&id, &e.Slot, &e.URL, &e.PublicKey, &e.Policy, &e.State, &e.Beat, &e.HeartbeatAt, &attested, &age, &by, &e.FencedReason)
+		err := rows.Scan(&id, &e.Slot, &e.URL, &e.PublicKey, &e.Policy, &e.State, &e.Beat, &e.HeartbeatAt, &attested, &age, &fenced, &by, &e.FencedReason)
 		if err != nil {
 			t.Fatal(err)
 		}
 		e.ID = executorID(t, id)
-		e.AttestedAt, e.HeartbeatAge = attested.Time, time.Duration(age)*time.Microsecond
+		e.AttestedAt, e.FencedAt, e.HeartbeatAge = attested.Time, fenced.Time, time.Duration(age)*time.Microsecond
 		if by != "" {
 			e.FencedBy = executorID(t, by)
 		}
