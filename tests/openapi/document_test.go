@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -67,7 +68,9 @@ func decode(t *testing.T, text []byte) any {
 	return v
 }
 
-func (d *document) url(pointer string) string { return "https://probate.invalid/" + d.name + "#" + pointer }
+func (d *document) url(pointer string) string {
+	return "https://probate.invalid/" + d.name + "#" + pointer
+}
 
 // at follows a pointer and, where it leads to a reference, that one too. It
 // returns where it ended.
@@ -213,3 +216,13 @@ func (d *document) checkHeaders(t *testing.T, pointer string, h http.Header) {
 }
 
 func toString(v any) string { return fmt.Sprint(v) }
+
+// readRaw reads an answer off a connection.
+func readRaw(t *testing.T, from io.Reader) answer {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(from), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read(t, resp)
+}
