@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -44,6 +45,9 @@ func (o *outside) warn(ctx context.Context, msg string, args ...any) {
 func (o *outside) do(req *http.Request, limit int64) (reply, error) {
 	resp, err := o.client.Do(req)
 	if err != nil {
+		if of, ok := errors.AsType[*url.Error](err); ok {
+			err = of.Err // the URL can hold a key, and errors are logged
+		}
 		return reply{}, err
 	}
 	defer resp.Body.Close()
@@ -69,17 +73,17 @@ type reply struct {
 var errTooLarge = errors.New("answer is too large")
 
 // fetch gets a document.
-func (o *outside) fetch(ctx context.Context, url string, limit int64) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (o *outside) fetch(ctx context.Context, from string, limit int64) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return nil, err
 	}
 	got, err := o.do(req, limit)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("get %s: %w", from, err)
 	}
 	if got.status != http.StatusOK {
-		return nil, fmt.Errorf("get %s: status %d", url, got.status)
+		return nil, fmt.Errorf("get %s: status %d", from, got.status)
 	}
 	return got.body, nil
 }
