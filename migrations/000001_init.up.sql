@@ -2,22 +2,27 @@
 --
 -- Everything lives in schema probate, so that the tables can share a user's
 -- database and take part in a user's transaction.
+--
+-- Applying it again changes nothing. The migration tool looks for its own table
+-- in the first schema of the search path, and for a role named probate that
+-- changes the moment this schema is there: the tool then finds no table and
+-- starts from the beginning.
 
 CREATE SCHEMA IF NOT EXISTS probate;
 
 -- One row: which cluster this store belongs to, how new its schema is, and
 -- the lock on which fences queue.
-CREATE TABLE probate.fleet (
+CREATE TABLE IF NOT EXISTS probate.fleet (
     one_row    boolean PRIMARY KEY DEFAULT true CHECK (one_row),
     cluster    text NOT NULL DEFAULT '',    -- '' until the first node starts
     schema     integer NOT NULL,            -- number of the last migration
     min_binary integer NOT NULL             -- oldest schema number a binary may have been built for
 );
 
-INSERT INTO probate.fleet (schema, min_binary) VALUES (1, 1);
+INSERT INTO probate.fleet (schema, min_binary) VALUES (1, 1) ON CONFLICT DO NOTHING;
 
 -- One row per boot of a process.
-CREATE TABLE probate.executors (
+CREATE TABLE IF NOT EXISTS probate.executors (
     id            uuid PRIMARY KEY,
     slot          text NOT NULL,
     url           text NOT NULL,
@@ -36,10 +41,10 @@ CREATE TABLE probate.executors (
 );
 
 -- At most one active executor a slot: active and draining both hold it.
-CREATE UNIQUE INDEX executors_slot ON probate.executors (slot) WHERE state IN ('active', 'draining');
+CREATE UNIQUE INDEX IF NOT EXISTS executors_slot ON probate.executors (slot) WHERE state IN ('active', 'draining');
 
 -- One row per realm, principal and key.
-CREATE TABLE probate.records (
+CREATE TABLE IF NOT EXISTS probate.records (
     id           bytea PRIMARY KEY CHECK (octet_length(id) = 32),
     realm        bytea NOT NULL,
     key          bytea NOT NULL,
@@ -62,6 +67,6 @@ CREATE TABLE probate.records (
     CHECK ((state = 'in_progress') = (expires_at IS NULL))
 );
 
-CREATE INDEX records_in_progress ON probate.records (executor_id, id) WHERE state = 'in_progress';
-CREATE INDEX records_expiring ON probate.records (expires_at) WHERE state <> 'in_progress';
-CREATE INDEX records_unknown ON probate.records (id) WHERE state = 'unknown';
+CREATE INDEX IF NOT EXISTS records_in_progress ON probate.records (executor_id, id) WHERE state = 'in_progress';
+CREATE INDEX IF NOT EXISTS records_expiring ON probate.records (expires_at) WHERE state <> 'in_progress';
+CREATE INDEX IF NOT EXISTS records_unknown ON probate.records (id) WHERE state = 'unknown';

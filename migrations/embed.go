@@ -5,10 +5,10 @@
 // # Promises
 //
 // A number means the same schema in both folders. Files that were released are
-// never changed; a change is a new number with an up and a down. Every up ends
-// by writing its number, and the oldest binary that may still run, into the
-// fleet row, because that row and not the migration tool's table is what a
-// node checks when it starts.
+// never changed; a change is a new number with an up and a down. Every up writes
+// its number, and the oldest binary that may still run, into the fleet row,
+// because that row and not the migration tool's table is what a node checks when
+// it starts. The PostgreSQL files can be applied again and then change nothing.
 //
 // # Imports
 //

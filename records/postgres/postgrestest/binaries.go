@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // errMissing says what to do about a machine without PostgreSQL.
@@ -79,4 +80,14 @@ func version(path string) int {
 	}
 	n, _ := strconv.Atoi(digits[0]) // digits only; 0 if there are too many
 	return n
+}
+
+// Binaries is the directory that holds PostgreSQL's programs.
+func Binaries(t testing.TB) string {
+	t.Helper()
+	dir, err := findBinaries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

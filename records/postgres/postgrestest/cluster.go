@@ -164,7 +164,7 @@ func start(ctx context.Context, o Options) (*Cluster, error) {
 
 // initialize makes the data directory and its settings.
 func (c *Cluster) initialize(ctx context.Context, o Options) error {
-	_, err := c.run(ctx, "initdb", "-D", c.data(), "-U", "probate", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	_, err := c.run(ctx, "initdb", "-D", c.data(), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (c *Cluster) listen(ctx context.Context) error {
 	c.port = port
 	c.admin = &url.URL{
 		Scheme:   "postgres",
-		User:     url.User("probate"),
+		User:     url.User("tester"),
 		Host:     net.JoinHostPort("127.0.0.1", c.port),
 		Path:     "/postgres",
 		RawQuery: "sslmode=disable",
