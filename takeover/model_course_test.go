@@ -23,7 +23,7 @@ func (m *model) courses(s modelState, p who, yield modelYield) {
 // enter is course.reserve.
 func (m *model) enter(s modelState, p who, yield modelYield) {
 	q := &s.processes[p]
-	if m.feud || q.draining || !m.trusts(q) {
+	if m.feud || !m.mayClaim(q) {
 		yield(modelEvent{p, "is asked for the record and may only look"}, s)
 		return
 	}
@@ -31,6 +31,11 @@ func (m *model) enter(s modelState, p who, yield modelYield) {
 	q.entry = m.flaw != entryAfterReserve
 	q.call = modelCall{kind: callReserve}
 	yield(modelEvent{p, "is asked for the record: sends a reserve"}, s)
+}
+
+// mayClaim is boot.mayClaim.
+func (m *model) mayClaim(q *modelProcess) bool {
+	return m.trusts(q) && (!q.draining || m.flaw == drainForgotten)
 }
 
 // situation is course.situation.
@@ -42,7 +47,7 @@ func (m *model) situation(s *modelState, p who) Situation {
 		Executor: h.executor.state.stored(), Policy: m.believed(),
 		Stale: h.stale, StaleRefused: t.staleRefused,
 		Evidence: Evidence(t.evidence), Reread: t.reread,
-		MayClaim:     !q.draining && m.trusts(q),
+		MayClaim:     m.mayClaim(q),
 		MayReconcile: !m.noReconciler && int(h.record.takeovers) <= m.limit,
 		Waiting:      !m.handsOff[p],
 	}

@@ -12,7 +12,8 @@ func (m *model) essence(s modelState) modelState {
 	m.numberBeats(&s)
 	for p := range s.processes {
 		m.forgetTimes(&s, who(p))
-		t := &s.processes[p].tenure
+		h, t := &s.processes[p].course.held, &s.processes[p].tenure
+		h.stale = h.stale && h.executor.state.live()
 		if t.stage != toSend {
 			t.begunAt = 0
 		}
@@ -24,8 +25,14 @@ func (m *model) essence(s modelState) modelState {
 		}
 	}
 	s.signed &= 1 << s.store.record.epoch
-	for i := range s.service.requests {
-		forgetRequest(&s, &s.service.requests[i])
+	requests := s.service.requests
+	s.service.requests = [4]modelRequest{}
+	kept := 0
+	for _, r := range requests {
+		if r = s.visible(r); r.stage != noRequest {
+			s.service.requests[kept] = r
+			kept++
+		}
 	}
 	return s
 }
@@ -51,23 +58,18 @@ func (m *model) forgetTimes(s *modelState, p who) {
 	within(max(m.ttl, m.settle), &e.fencedAt)
 }
 
-// forgetRequest forgets a request whose response nobody awaits.
-func forgetRequest(s *modelState, r *modelRequest) {
-	switch r.stage {
-	case reqApplied:
-		t := s.processes[r.by].tenure
-		if t.stage == toFinish && t.epoch == r.epoch {
-			r.sentAt = 0
-			return
-		}
-	case reqRejected:
-	case reqWorking:
+// visible is a request without what nobody asks for any more; none, if its
+// response is not awaited.
+func (s *modelState) visible(r modelRequest) modelRequest {
+	t := s.processes[r.by].tenure
+	switch {
+	case r.stage == reqOnWire:
+		return r
+	case r.stage == reqWorking, r.stage == reqApplied && t.stage == toFinish && t.epoch == r.epoch:
 		r.sentAt = 0
-		return
-	case reqOnWire, noRequest:
-		return
+		return r
 	}
-	*r = modelRequest{}
+	return modelRequest{}
 }
 
 // numberBeats counts every executor's beats backwards from a fixed number: of
@@ -79,7 +81,7 @@ func (m *model) numberBeats(s *modelState) {
 		row, q := &s.store.executors[p], &s.processes[p]
 		number := func(noted *int8, far int8) { *noted = last - min(row.beat-*noted, far) }
 		number(&q.beats, 2)
-		if q.course.at == holding && !m.returns[p] || q.course.at == answered {
+		if q.life == dead || q.course.at == holding && !m.returns[p] || q.course.at == answered {
 			q.beats = last // it suspects nobody any more
 		}
 		if q.course.trail.suspected {

@@ -24,6 +24,8 @@ const (
 	epochKept
 	observersPolicy
 	sentAndReleased
+	drainForgotten
+	poisonRetried
 )
 
 // broken is a flaw, where it is looked for, and the id of the property that
@@ -55,5 +57,11 @@ var brokens = []broken{
 	{"take-over that keeps the epoch", epochKept, leased, "I2"},
 	{"the observer's policy asked instead of the suspect's", observersPolicy, leased.with("", crashing), "I4 lease"},
 	{"released though the request was sent", sentAndReleased, leased.with("", outcomesUncertain), "release"},
+	{"claims go on after the drain began", drainForgotten, leased.with("", observerLeaving), "drain"},
+	{"one take-over too many", poisonRetried, leased.with("", poisonous), "poison"},
 	{"an observer that has just come through an outage of the store", outageForgotten, leased.with("", fleetHealthy), "I12"},
+
+	// Not a flaw but a limit: the guard of policy probe is asked when work
+	// begins. What the work begins later has only the lease's context.
+	{"policy probe, and work that comes to its effect late", noFlaw, probed.with("", toilingLong), "exclusive"},
 }

@@ -308,7 +308,7 @@ func (m *model) executeReserve(s *modelState, p who) callReply {
 	mine := r.state == recInProgress && r.executor == p && r.attempt == q.reserves
 	switch {
 	case ok || mine:
-		q.course.held.record = r
+		q.course.held = m.load(s.store)
 		return granted
 	case r.state == noRecord || r.state == recReleased:
 		return notActive

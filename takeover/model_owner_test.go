@@ -90,6 +90,8 @@ func (m *model) tenures(s modelState, p who, yield modelYield) {
 	switch t.stage {
 	case toStart:
 		m.start(s, p, yield)
+	case toWork:
+		m.toil(s, p, yield)
 	case toSend:
 		if m.fickle {
 			n := s
@@ -111,9 +113,13 @@ func (m *model) start(s modelState, p who, yield modelYield) {
 	q := &s.processes[p]
 	t := &q.tenure
 	if m.mayStart(q) {
-		n := s
-		n.processes[p].tenure.stage, n.processes[p].tenure.begunAt = toSend, present
-		yield(modelEvent{p, "may begin the effect"}, n)
+		if m.slow {
+			t.stage = toWork
+			yield(modelEvent{p, "begins its work"}, s)
+			return
+		}
+		t.stage, t.begunAt = toSend, present
+		yield(modelEvent{p, "may begin the effect"}, s)
 		return
 	}
 	if t.first {
@@ -123,6 +129,16 @@ func (m *model) start(s modelState, p who, yield modelYield) {
 	}
 	q.entry, q.tenure, q.course = false, modelTenure{}, modelCourse{at: answered}
 	yield(modelEvent{p, "leaves the record to others, nothing begun"}, s)
+}
+
+// toil is work that comes to its effect late: it may still begin while its
+// context lives.
+func (m *model) toil(s modelState, p who, yield modelYield) {
+	q := &s.processes[p]
+	if m.trusts(q) {
+		q.tenure.stage, q.tenure.begunAt = toSend, present
+		yield(modelEvent{p, "comes to the effect"}, s)
+	}
 }
 
 func (m *model) send(s modelState, p who, yield modelYield) {
@@ -184,7 +200,7 @@ func (m *model) recover(s modelState, p who, yield modelYield) {
 		yield(modelEvent{p, "passes its work deadline"}, n)
 	}
 	action := Recover(Recovery{
-		Takeovers: int(t.takeovers), Limit: m.limit, Asked: t.asked, Finding: FindingKind(t.finding),
+		Takeovers: int(t.takeovers), Limit: m.limit + m.indulgence(), Asked: t.asked, Finding: FindingKind(t.finding),
 		Settling: t.asked && m.settling(t), Late: t.late, Work: t.work,
 	})
 	m.taken.recoveries[action]++
@@ -211,6 +227,14 @@ func (m *model) recover(s modelState, p who, yield modelYield) {
 		q.settle(callMarkUnknown)
 		yield(modelEvent{p, "gives up: nobody can tell"}, s)
 	}
+}
+
+// indulgence is how many take-overs too many are allowed.
+func (m *model) indulgence() int {
+	if m.flaw == poisonRetried {
+		return 1
+	}
+	return 0
 }
 
 // settling: not applied counts only if it was asked for when the predecessor's

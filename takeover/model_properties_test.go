@@ -26,6 +26,8 @@ var properties = []property{
 	{"I7", "nothing starts after the owner's own deadline", always, startsInTime},
 	{"I12", "a healthy fleet fences nobody, whatever the store does", (*model).isHealthy, fencesNobody},
 	{"claim", "only an active executor claims", always, claimedByActive},
+	{"drain", "a process that was told to leave asks for no claim", always, leaverClaimsNothing},
+	{"poison", "nothing is executed after more take-overs than allowed", always, poisonLeft},
 	{"release", "a released record has no effect", (*model).once, releasedUntouched},
 	{"exclusive", "no two live executors: an effect starts only under the current claim", (*model).exclusive, startsUnderClaim},
 	{"once", "the effect is applied at most once", (*model).once, appliedOnce},
@@ -142,4 +144,21 @@ func appliedOnce(_ *model, _, after *modelState, _ modelEvent) bool {
 
 func releasedUntouched(_ *model, _, after *modelState, _ modelEvent) bool {
 	return after.store.record.state != recReleased || after.service.applied == 0
+}
+
+func leaverClaimsNothing(_ *model, before, after *modelState, e modelEvent) bool {
+	if e.who == nobody || !before.processes[e.who].draining || before.processes[e.who].call.kind != noCall {
+		return true
+	}
+	switch after.processes[e.who].call.kind {
+	case callReserve, callTakeOver, callTakeOverSigned, callClaimUnknown:
+		return false
+	case noCall, callFenceProbed, callFenceStale, callFinalize, callRelease, callMarkUnknown:
+	}
+	return true
+}
+
+func poisonLeft(m *model, _, after *modelState, e modelEvent) bool {
+	return e.who == nobody || after.processes[e.who].tenure.stage != toStart ||
+		int(after.processes[e.who].tenure.takeovers) <= m.limit
 }

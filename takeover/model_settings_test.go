@@ -30,6 +30,7 @@ type setting struct {
 	fencing       bool // the service refuses old fences
 	noReconciler  bool
 	fickle        bool // work may send nothing, and may not know what came of it
+	slow          bool // work comes to its effect late
 	deadlines     bool // reconciling may run out of time
 	strays        bool // a reserve's first copy may land after its second
 	registers     bool // A does not know yet that it is registered
@@ -82,7 +83,20 @@ func (s setting) with(name string, change func(*setting)) setting {
 func pausing(s *setting)  { s.faultsAllowed.pauses = 1 }
 func crashing(s *setting) { s.faultsAllowed.crashes = 1 }
 
+// toiling: and its work takes its time before the effect.
+func toiling(s *setting) {
+	pausing(s)
+	s.slow = true
+}
+
+// toilingLong: under a lease that is longer than the probe budget.
+func toilingLong(s *setting) {
+	toiling(s)
+	s.ttl = 5
+}
+
 func losing(s *setting) {
+	s.ttl = 3
 	s.faultsAllowed.crashes, s.faultsAllowed.losses = 1, 1
 }
 
@@ -95,12 +109,23 @@ func outcomesUncertain(s *setting) {
 
 func nobodyTells(s *setting) { s.fickle, s.noReconciler = true, true }
 
+// ownerReturning: an owner that was overtaken asks like everybody else.
+func ownerReturning(s *setting) {
+	s.ttl, s.returns = 3, onlyA
+}
+
 func handsOff(s *setting) { s.handsOff = onlyB }
 
 // ownerDead: two observers find an owner that died with a request on the wire.
 func ownerDead(s *setting) {
 	s.nodes, s.steady, s.asks = 3, bAndC, bAndC
 	s.startsDead, s.deadlines = true, true
+}
+
+// poisonous: the record has had all its take-overs.
+func poisonous(s *setting) {
+	ownerDead(s)
+	s.limit, s.faultsAllowed.losses = 0, 1
 }
 
 // observerLeaving: one of them is told to leave.
@@ -112,7 +137,7 @@ func observerLeaving(s *setting) {
 // cutOff: probes fail though the owner lives, requests take any time, pauses
 // are any length. Only a service that knows fences is safe then.
 func cutOff(s *setting) {
-	s.budget, s.settle = 2, 0
+	s.margin, s.budget, s.settle = 2, 2, 0
 	s.lossy, s.timely, s.bounded, s.fencing = true, false, false, true
 }
 
@@ -135,13 +160,13 @@ func outcomeUnknown(s *setting) {
 
 // fleetHealthy: everybody beats in time, the store alone may fail.
 func fleetHealthy(s *setting) {
-	s.healthy, s.steady = true, [3]bool{}
+	s.ttl, s.healthy, s.steady = 3, true, [3]bool{}
 	s.faultsAllowed.outages = 1
 }
 
 // ownerLeaving: and its owner is told to leave.
 func ownerLeaving(s *setting) {
-	s.healthy, s.leaves = true, onlyA
+	s.ttl, s.healthy, s.leaves = 3, true, onlyA
 	s.faultsAllowed.outages = 1
 }
 
@@ -150,12 +175,14 @@ func registering(s *setting) { s.registers, s.startsHeld = true, false }
 
 // settings are what the protocol is explored in, without a flaw.
 var settings = []setting{
-	leased.with("lease, the owner stands still", pausing),
+	leased.with("lease, the owner stands still", toiling),
 	leased.with("lease, the owner dies, replies are lost", losing),
 	leased.with("lease, outcomes are uncertain", outcomesUncertain),
 	leased.with("lease, nobody can tell", nobodyTells),
+	leased.with("lease, an overtaken owner goes on as a duplicate", ownerReturning),
 	leased.with("lease, the client hangs up", handsOff),
 	leased.with("lease, two observers of a dead owner", ownerDead),
+	leased.with("lease, the record is poison", poisonous),
 	leased.with("lease, one of two observers leaves", observerLeaving),
 	leased.with("lease, the key is new", keyNew),
 	leased.with("lease, the outcome is unknown", outcomeUnknown),

@@ -20,7 +20,8 @@ import (
 // model_owner (lease, execution, recovery), model_course (a duplicate's way),
 // model_moves (time, faults, the service), model_properties (what must hold),
 // model_settings and model_flaws (what is explored), model_essence (when two
-// moments are the same), modelcheck (the search).
+// moments are the same), modelcheck (the search), model_futures (a test that
+// an essence loses nothing).
 //
 // Not in the model: clocks that step, a new boot of a fenced process or in an
 // old one's slot, operators, expiry and purge, the choice of a witness, and the
@@ -260,6 +261,7 @@ const (
 	noTenure  tenureStage = iota
 	toRecover             // Recover says what is next
 	toStart               // waits until an effect may begin
+	toWork                // the work runs, its effect is to come
 	toSend                // the check is passed, nothing is sent
 	toFinish              // the request is sent, its answer is awaited
 	toSettle              // a last write is under way

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,11 @@ func TestModel(t *testing.T) {
 		t.Errorf("only %d states were explored", states)
 	}
 	all.check(t)
+	for _, p := range properties {
+		if !slices.ContainsFunc(brokens, func(b broken) bool { return b.falls == p.id }) {
+			t.Errorf("no flaw shows that %s can fall", p.id)
+		}
+	}
 }
 
 // check fails if a decision of the machine was never taken: then the model
