@@ -217,7 +217,7 @@ func (x *examination) standIn(ctx context.Context, l net.Listener, own string) (
 	server := probe.Server(h, t)
 	ended := make(chan error, 1)
 	go func() { ended <- new(node).serveOn(server, l) }()
-	seen := asker.Probe(ctx, records.Executor{ID: me.id.Executor, URL: own, PublicKey: public}, records.ID{}, 0)
+	seen := asker.Probe(ctx, records.Executor{ID: me.id.Executor, Slot: me.id.Slot, URL: own, PublicKey: public}, records.ID{}, 0)
 	return seen, errors.Join(server.Close(), <-ended)
 }
 

@@ -42,8 +42,8 @@ type node struct {
 
 // openNode opens everything that a node needs: its listeners first, then its
 // store, then what stands on them. It registers nothing yet.
-func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (n *node, err error) {
-	n = &node{started: c, config: c, log: log, metrics: newMetrics(), tracer: t}
+func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *node, err error) {
+	n := &node{started: c, config: c, log: log, metrics: newMetrics(), tracer: t}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())

@@ -33,13 +33,15 @@ func openStore(ctx context.Context, c Config, log *slog.Logger, m *metrics) (rec
 	defer cancel()
 	if path, ok := sqlitePath(c.Store); ok {
 		config := sqlite.Config{Path: path, Cluster: c.Cluster, Grace: c.Takeover.Grace, Logger: log}
-		if m == nil {
-			return sqlite.Open(ctx, config)
+		if m != nil {
+			config.Observe = m.committed
 		}
-		config.Observe = m.committed
 		s, err := sqlite.Open(ctx, config)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case m == nil:
+			return s, nil
 		}
 		return timed{s, m}, nil
 	}
@@ -50,7 +52,11 @@ func openStore(ctx context.Context, c Config, log *slog.Logger, m *metrics) (rec
 	if m != nil {
 		config.Observe = m.observe
 	}
-	return postgres.Open(ctx, config)
+	s, err := postgres.Open(ctx, config)
+	if err != nil {
+		return nil, err // not a nil *Store in an interface
+	}
+	return s, nil
 }
 
 // operatedStore opens the store for a look or an order. It makes no file.
