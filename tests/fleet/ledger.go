@@ -24,6 +24,7 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	keys    map[string]*account
+	holds   []*Hold       // all there ever were
 	changed chan struct{} // closed, and replaced, when a fence rises
 }
 
@@ -92,6 +93,7 @@ func (l *Ledger) Hold(where Where, keys ...string) *Hold {
 	h := &Hold{where: where, release: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.holds = append(l.holds, h)
 	for _, k := range keys {
 		l.account(k).hold = h
 	}
@@ -138,10 +140,8 @@ func (l *Ledger) account(key string) *account {
 func (l *Ledger) releaseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range l.keys {
-		if a.hold != nil {
-			a.hold.Release()
-		}
+	for _, h := range l.holds {
+		h.Release()
 	}
 }
 
