@@ -110,21 +110,21 @@ func (c *benchCmd) Run(ctx context.Context, e *env) (err error) {
 	return nil
 }
 
-func (r benchReport) write(w io.Writer) {
-	fmt.Fprintf(w, "%d requests in %.1f s: %.0f a second\n", r.Requests, r.Seconds, r.PerSecond)
-	fmt.Fprintf(w, "latency: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, max %.1f ms\n", r.P50, r.P90, r.P99, r.Max)
+func (r benchReport) write(w *text) {
+	w.printf("%d requests in %.1f s: %.0f a second\n", r.Requests, r.Seconds, r.PerSecond)
+	w.printf("latency: p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, max %.1f ms\n", r.P50, r.P90, r.P99, r.Max)
 	for _, name := range slices.Sorted(maps.Keys(r.Answers)) {
-		fmt.Fprintf(w, "answers %s: %d\n", name, r.Answers[name])
+		w.printf("answers %s: %d\n", name, r.Answers[name])
 	}
 	if r.Statements == nil {
 		return
 	}
 	total := 0.0
 	for _, name := range slices.Sorted(maps.Keys(r.Statements)) {
-		fmt.Fprintf(w, "%s a request: %.3f\n", name, r.Statements[name])
+		w.printf("%s a request: %.3f\n", name, r.Statements[name])
 		total += r.Statements[name]
 	}
-	fmt.Fprintf(w, "statements a request: %.3f\n", total)
+	w.printf("statements a request: %.3f\n", total)
 }
 
 // target is an embedded node, with the service behind it.

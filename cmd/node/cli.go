@@ -90,7 +90,7 @@ func run(ctx context.Context, p process) (code int) {
 	if err != nil {
 		e.complain(err)
 		if pe, ok := errors.AsType[*kong.ParseError](err); ok {
-			fmt.Fprintf(p.err, "Usage: %s\nprobate --help says more.\n", pe.Context.Model.Summary())
+			e.say("Usage: %s\nprobate --help says more.\n", pe.Context.Model.Summary())
 		}
 		return exitUsage
 	}
@@ -215,7 +215,7 @@ func given(plugins kong.Plugins) map[string]string {
 	for _, p := range plugins {
 		v := reflect.ValueOf(p).Elem()
 		for i := range v.NumField() {
-			if word, ok := v.Field(i).Interface().(*string); ok && word != nil {
+			if word, ok := reflect.TypeAssert[*string](v.Field(i)); ok && word != nil {
 				words[v.Type().Field(i).Tag.Get("setting")] = *word
 			}
 		}

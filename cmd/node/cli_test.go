@@ -192,12 +192,12 @@ func TestOutput(t *testing.T) {
 		t.Parallel()
 		var b strings.Builder
 		rows := [][]cell{{{"a", plain}, {"active", green}, {"x", plain}}}
-		(&env{}).table(&b, []string{"ID", "STATE", "Z"}, rows)
+		(&env{}).table(&text{w: &b}, []string{"ID", "STATE", "Z"}, rows)
 		if want := "ID  STATE   Z\na   active  x\n"; b.String() != want {
 			t.Errorf("table:\n%s\nwant:\n%s", b.String(), want)
 		}
 		b.Reset()
-		(&env{colours: true}).table(&b, []string{"ID", "STATE", "Z"}, rows)
+		(&env{colours: true}).table(&text{w: &b}, []string{"ID", "STATE", "Z"}, rows)
 		if want := "\x1b[1mID\x1b[0m  \x1b[1mSTATE\x1b[0m   \x1b[1mZ\x1b[0m\na   \x1b[32mactive\x1b[0m  x\n"; b.String() != want {
 			t.Errorf("coloured table:\n%q\nwant:\n%q", b.String(), want)
 		}

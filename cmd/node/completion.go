@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -43,7 +43,7 @@ compdef _probate probate
 
 // Run implements the subcommand.
 func (c *completionCmd) Run(e *env) error {
-	_, err := fmt.Fprint(e.out, completionScripts[c.Shell])
+	_, err := io.WriteString(e.out, completionScripts[c.Shell])
 	return err
 }
 
@@ -53,10 +53,8 @@ type completeCmd struct {
 
 // Run implements the subcommand: it prints what the last word may become.
 func (c *completeCmd) Run(e *env) error {
-	for _, candidate := range candidates(e.model.Node, c.Words) {
-		fmt.Fprintln(e.out, candidate)
-	}
-	return nil
+	_, err := io.WriteString(e.out, strings.Join(append(candidates(e.model.Node, c.Words), ""), "\n"))
+	return err
 }
 
 // candidates are what the last of the words may become, in order.

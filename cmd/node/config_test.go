@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -224,8 +225,7 @@ func missingKeys(n *yaml.Node, typ reflect.Type, path string) map[string]string 
 	if typ.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
 		return missing
 	}
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		name := f.Tag.Get("yaml")
 		if name == "" {
 			continue
@@ -240,9 +240,7 @@ func missingKeys(n *yaml.Node, typ reflect.Type, path string) map[string]string 
 			missing[at] = name
 			continue
 		}
-		for p, m := range missingKeys(value, f.Type, at) {
-			missing[p] = m
-		}
+		maps.Copy(missing, missingKeys(value, f.Type, at))
 	}
 	return missing
 }

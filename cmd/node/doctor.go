@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"time"
@@ -83,12 +82,12 @@ func (c *doctorCmd) Run(ctx context.Context, e *env) error {
 }
 
 func (x *examination) show(e *env) error {
-	return e.show(map[string]any{"checks": x.checks}, func(w io.Writer) {
+	return e.show(map[string]any{"checks": x.checks}, func(w *text) {
 		for _, c := range x.checks {
 			colour := map[string]colour{healthy: green, doubtful: yellow, sick: red}[c.Result]
-			fmt.Fprintf(w, "%s  %-14s %s\n", e.paint(colour, fmt.Sprintf("%-11s", c.Result)), c.Name, c.Detail)
+			w.printf("%s  %-14s %s\n", e.paint(colour, fmt.Sprintf("%-11s", c.Result)), c.Name, c.Detail)
 			if c.Advice != "" {
-				fmt.Fprintf(w, "%-27s → %s\n", "", c.Advice)
+				w.printf("%-27s → %s\n", "", c.Advice)
 			}
 		}
 	})
@@ -104,7 +103,7 @@ func (x *examination) examine(ctx context.Context, e *env) {
 		x.add("store", sick, advice(err), "%v", err)
 	default:
 		x.store = s
-		defer s.Close()
+		defer func() { _ = s.Close() }() // it was only looked at
 		x.add("store", healthy, "", "%s opened in %s", x.config.storeName(), age(time.Since(begun)))
 		x.schema(ctx)
 		if !embedded {
@@ -207,7 +206,7 @@ func (x *examination) standIn(ctx context.Context, l net.Listener, own string) (
 	if err != nil {
 		return probe.Observation{}, err
 	}
-	defer asker.Close()
+	defer func() { _ = asker.Close() }() // it has no error
 	h, err := probe.NewHandler(probe.HandlerConfig{
 		Cluster: x.config.Cluster, Token: x.config.Internal.Token, Self: me, Runs: me, Node: me, Peers: me, Prober: asker,
 	})

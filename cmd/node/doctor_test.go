@@ -42,7 +42,7 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 		client := browser(t)
 		file := configure(t, sqliteStore(t), "http://127.0.0.1:1")
-		n := startEmbedded(t, nil, "--config", file)
+		n := startEmbedded(t, "--config", file)
 		ready(t, client, n.public)
 		got := checksOf(t, okJSON(t, "doctor", "--config", file, "--internal.listen", strings.TrimPrefix(n.internal, "http://")))
 		for _, name := range []string{"configuration", "store", "schema", "peers", "advertise"} {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -51,7 +50,7 @@ func (c *executorsListCmd) Run(ctx context.Context, e *env) error {
 	for _, x := range list {
 		views = append(views, viewExecutor(x))
 	}
-	return e.show(map[string]any{"executors": views}, func(w io.Writer) {
+	return e.show(map[string]any{"executors": views}, func(w *text) {
 		rows := make([][]cell, 0, len(views))
 		for _, v := range views {
 			heartbeat, attested := age(time.Duration(v.HeartbeatMS)*time.Millisecond), "no"
@@ -114,11 +113,11 @@ func (c *executorsFenceCmd) Run(ctx context.Context, e *env) error {
 		return fmt.Errorf("fence %s: %w", id, err)
 	}
 	v := viewExecutor(fenced)
-	return e.show(v, func(w io.Writer) {
-		fmt.Fprintf(w, "%s (slot %s) is %s", v.Executor, harmless(v.Slot), e.paint(stateColour(v.State), v.State))
+	return e.show(v, func(w *text) {
+		w.printf("%s (slot %s) is %s", v.Executor, harmless(v.Slot), e.paint(stateColour(v.State), v.State))
 		if v.FencedReason != "" {
-			fmt.Fprintf(w, ", by %s: %s", v.FencedBy, v.FencedReason)
+			w.printf(", by %s: %s", v.FencedBy, v.FencedReason)
 		}
-		fmt.Fprintln(w)
+		w.printf("\n")
 	})
 }

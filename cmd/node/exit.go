@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -107,8 +106,8 @@ func advice(err error) string {
 // complain writes an error, and what to do about it, for a person.
 func (e *env) complain(err error) {
 	text := strings.TrimSpace(err.Error())
-	fmt.Fprintf(e.err, "%s %s\n", e.paint(red, "probate:"), text)
+	e.say("%s %s\n", e.paint(red, "probate:"), text)
 	if a := advice(err); a != "" {
-		fmt.Fprintln(e.err, a)
+		e.say("%s\n", a)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/alecthomas/kong"
 
@@ -57,7 +56,7 @@ func (c *fleetRekeyCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return fmt.Errorf("rekey: %w", err)
 	}
-	return e.show(map[string]string{"from": c.From, "cluster": c.To}, func(w io.Writer) {
-		fmt.Fprintf(w, "store %s belongs to cluster %q now: say cluster: %s in the configuration of its nodes\n", config.storeName(), c.To, c.To)
+	return e.show(map[string]string{"from": c.From, "cluster": c.To}, func(w *text) {
+		w.printf("store %s belongs to cluster %q now: say cluster: %s in the configuration of its nodes\n", config.storeName(), c.To, c.To)
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -69,7 +70,7 @@ func (n *node) serveOn(s *http.Server, l net.Listener) error {
 	} else {
 		err = s.Serve(l)
 	}
-	if err == http.ErrServerClosed { //nolint:errorlint // it is returned bare
+	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -135,12 +135,12 @@ type embedded struct {
 
 // startEmbedded runs probate serve in this process, and returns once it
 // listens.
-func startEmbedded(t *testing.T, environ []string, args ...string) *embedded {
+func startEmbedded(t *testing.T, args ...string) *embedded {
 	t.Helper()
 	n := &embedded{log: &logbook{}, signals: make(chan os.Signal, 8), ended: make(chan int)}
 	p := process{
 		args: append([]string{"serve", "--log.format", "json"}, args...), in: strings.NewReader(""), out: io.Discard, err: n.log,
-		environ: environ, signals: n.signals, deaf: func() {},
+		signals: n.signals, deaf: func() {},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/alecthomas/kong"
 
@@ -78,10 +77,10 @@ func (e *env) showSchema(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	return e.show(st, func(w io.Writer) {
-		fmt.Fprintf(w, "store %s: schema %d, this program brings %d, cluster %q\n", st.Store, st.Schema, st.Binary, st.Cluster)
+	return e.show(st, func(w *text) {
+		w.printf("store %s: schema %d, this program brings %d, cluster %q\n", st.Store, st.Schema, st.Binary, st.Cluster)
 		if st.Advice != "" {
-			fmt.Fprintln(w, st.Advice)
+			w.printf("%s\n", st.Advice)
 		}
 	})
 }
@@ -160,5 +159,5 @@ func (c *migrateVersionCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.show(map[string]int{"schema": st.Schema}, func(w io.Writer) { fmt.Fprintln(w, st.Schema) })
+	return e.show(map[string]int{"schema": st.Schema}, func(w *text) { w.printf("%d\n", st.Schema) })
 }

@@ -62,10 +62,10 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 	if n.store, err = openStore(ctx, c, log, n.metrics); err != nil {
 		return nil, err
 	}
-	if err := n.join(); err != nil {
+	if err := n.join(); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them
 		return nil, err
 	}
-	gateway, err := n.newGateway(n.config)
+	gateway, err := n.newGateway(n.config) //nolint:contextcheck // each request brings its own
 	if err != nil {
 		return nil, err
 	}

@@ -48,16 +48,17 @@ func TestRecords(t *testing.T) {
 	t.Run("ShowExplainsEachState", func(t *testing.T) {
 		t.Parallel()
 		for state, part := range map[records.State]string{
-			records.Finalized: "replayed until it expires",
-			records.Released:  "The key is free",
-			records.Unknown:   "nobody can tell",
+			records.Finalized:  "replayed until it expires",
+			records.Released:   "The key is free",
+			records.Unknown:    "nobody can tell",
+			records.InProgress: "cannot be understood from here",
 		} {
-			v := okJSON(t, "records", "show", p.ids[state].String(), "--store", p.store)
+			v := okJSON(t, "records", "show", p.ids[state].String(), "--store", p.store, "--internal.allow", "127.0.0.0/8")
 			if got := fmt.Sprint(v["explanation"]); !strings.Contains(got, part) {
 				t.Errorf("%s: %s", state, got)
 			}
-			if _, asked := v["verdict"]; asked {
-				t.Errorf("%s: its owner was asked", state)
+			if _, asked := v["verdict"]; asked != (state == records.InProgress) {
+				t.Errorf("%s: its owner was asked: %t", state, asked)
 			}
 		}
 	})
@@ -94,7 +95,7 @@ func TestRecords_OfARunningNode(t *testing.T) {
 	t.Parallel()
 	s, client := newService(t), browser(t)
 	store := sqliteStore(t)
-	n := startEmbedded(t, nil, "--config", configure(t, store, s.URL))
+	n := startEmbedded(t, "--config", configure(t, store, s.URL))
 	ready(t, client, n.public)
 	done := make(chan answer, 1)
 	go func() { done <- order(t.Context(), client, n.public, "k", "hold") }()
@@ -131,7 +132,7 @@ func TestRecords_OfARunningNode(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	s, client := newService(t), browser(t)
-	n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), s.URL))
+	n := startEmbedded(t, "--config", configure(t, sqliteStore(t), s.URL))
 	ready(t, client, n.public)
 
 	for _, base := range []string{n.public, n.internal} {
@@ -249,7 +250,7 @@ func TestBench(t *testing.T) {
 	t.Run("MeasuresARunningNode", func(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
-		n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), s.URL))
+		n := startEmbedded(t, "--config", configure(t, sqliteStore(t), s.URL))
 		ready(t, client, n.public)
 		out := ok(t, "bench", "--duration", "200ms", "--concurrency", "2", "--url", n.public+"/orders", "--internal", n.internal, "--header", "X-A: b")
 		if !strings.Contains(out, "answers 201 executed: ") || !strings.Contains(out, "statements a request: ") || !strings.Contains(out, "reserve a request: ") {

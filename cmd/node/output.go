@@ -40,11 +40,29 @@ func (*env) isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// show writes a result: v as JSON, or what text writes for a person.
-func (e *env) show(v any, text func(w io.Writer)) error {
+// text is a result for a person. The first error of writing it is kept.
+type text struct {
+	w   io.Writer
+	err error
+}
+
+func (t *text) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+// say tells a person, on standard error, something besides the result.
+func (e *env) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.err, format, args...) // nobody else could be told
+}
+
+// show writes a result: v as JSON, or what write writes for a person.
+func (e *env) show(v any, write func(w *text)) error {
 	if !e.json {
-		text(e.out)
-		return nil
+		t := &text{w: e.out}
+		write(t)
+		return t.err
 	}
 	enc := json.NewEncoder(e.out)
 	enc.SetIndent("", "  ")
@@ -70,7 +88,7 @@ func words(texts ...string) []cell {
 }
 
 // table writes rows under a head, in columns as wide as they must be.
-func (e *env) table(w io.Writer, head []string, rows [][]cell) {
+func (e *env) table(w *text, head []string, rows [][]cell) {
 	titles := words(head...)
 	for i := range titles {
 		titles[i].colour = bold
@@ -90,7 +108,7 @@ func (e *env) table(w io.Writer, head []string, rows [][]cell) {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		w.printf("%s\n", strings.TrimRight(line.String(), " "))
 	}
 }
 

@@ -94,12 +94,12 @@ func (c *probeCmd) health(ctx context.Context, e *env, client *http.Client, base
 	if err != nil {
 		return err
 	}
-	if err := e.show(r, func(w io.Writer) {
+	if err := e.show(r, func(w *text) {
 		word, colour := "serving", green
 		if !r.Serving {
 			word, colour = "not serving", red
 		}
-		fmt.Fprintf(w, "%s: %s, status %d after %d ms\n%s\n", r.URL, e.paint(colour, word), r.Status, r.TookMS, strings.TrimSpace(string(r.Body)))
+		w.printf("%s: %s, status %d after %d ms\n%s\n", r.URL, e.paint(colour, word), r.Status, r.TookMS, strings.TrimSpace(string(r.Body)))
 	}); err != nil {
 		return err
 	}
@@ -178,10 +178,10 @@ func (c *probeCmd) question(ctx context.Context, e *env, config Config, client *
 		}
 		report.Signature = "verified"
 	}
-	return e.show(report, func(w io.Writer) {
+	return e.show(report, func(w *text) {
 		var s struct{ Answer, Executor, Slot string }
 		_ = json.Unmarshal(report.Statement, &s) // it was read before
-		fmt.Fprintf(w, "executor %s in slot %s answers: %s\nsignature: %s\n", s.Executor, harmless(s.Slot), harmless(s.Answer), strings.ReplaceAll(report.Signature, "_", " "))
+		w.printf("executor %s in slot %s answers: %s\nsignature: %s\n", s.Executor, harmless(s.Slot), harmless(s.Answer), strings.ReplaceAll(report.Signature, "_", " "))
 	})
 }
 

@@ -170,7 +170,7 @@ func TestPostgres(t *testing.T) {
 		if v := okJSON(t, "migrate", "status", "--store", dsn); v["schema"] != 0.0 || !strings.Contains(fmt.Sprint(v["advice"]), "migrate up") {
 			t.Errorf("status before: %v", v)
 		}
-		n := startEmbedded(t, nil, "--config", file, "--migrate")
+		n := startEmbedded(t, "--config", file, "--migrate")
 		ready(t, browser(t), n.public)
 		if v := okJSON(t, "migrate", "status", "--store", dsn); v["schema"] != v["binary"] || v["table"] != "schema_migrations" {
 			t.Errorf("status after: %v", v)
@@ -201,7 +201,7 @@ func TestPostgres(t *testing.T) {
 		dsn := cluster.Database(t)
 		s, client := newService(t), browser(t)
 		file := configure(t, dsn, s.URL)
-		n := startEmbedded(t, nil, "--config", file)
+		n := startEmbedded(t, "--config", file)
 		ready(t, client, n.public)
 		if got := order(t.Context(), client, n.public, "k", ""); got.status != http.StatusCreated {
 			t.Fatalf("%+v", got)

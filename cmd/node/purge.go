@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -58,7 +57,7 @@ func (c *purgeCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return fmt.Errorf("purge, after %d records: %w", purged.Records, err)
 	}
-	return e.show(purged, func(w io.Writer) {
-		fmt.Fprintf(w, "purged %d records and %d executors\n", purged.Records, purged.Executors)
+	return e.show(purged, func(w *text) {
+		w.printf("purged %d records and %d executors\n", purged.Records, purged.Executors)
 	})
 }

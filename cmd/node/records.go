@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -125,7 +124,7 @@ func (c *recordsListCmd) Run(ctx context.Context, e *env) error {
 	if page.More {
 		result.Next = page.Next.String()
 	}
-	return e.show(result, func(w io.Writer) {
+	return e.show(result, func(w *text) {
 		rows := make([][]cell, 0, len(views))
 		for _, v := range views {
 			row := words(v.Record, v.State, harmless(v.Operation), harmless(v.Realm), harmless(v.Key), v.Executor, age(time.Since(v.CreatedAt)))
@@ -134,7 +133,7 @@ func (c *recordsListCmd) Run(ctx context.Context, e *env) error {
 		}
 		e.table(w, []string{"RECORD", "STATE", "OPERATION", "REALM", "KEY", "EXECUTOR", "AGE"}, rows)
 		if result.More {
-			fmt.Fprintf(w, "more: --after %s\n", result.Next)
+			w.printf("more: --after %s\n", result.Next)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (n *node) reload(ctx context.Context, s settings) {
 		}
 		return
 	}
-	gateway, err := n.newGateway(c)
+	gateway, err := n.newGateway(c) //nolint:contextcheck // each request brings its own
 	if err != nil {
 		n.log.ErrorContext(ctx, "configuration not reloaded", "fault", err.Error())
 		return

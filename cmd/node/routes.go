@@ -54,6 +54,12 @@ type Realm struct {
 	Path     string `yaml:"path"`
 }
 
+var (
+	_ scalarSetter = (*Realm)(nil)
+	_ scalarSetter = (*Principal)(nil)
+	_ scalarSetter = (*Reconcile)(nil)
+)
+
 func (r *Realm) setScalar(word string) error {
 	r.Constant = word
 	return nil

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -72,13 +71,12 @@ func (c *serveCmd) Run(ctx context.Context, e *env) error {
 func (c *serveCmd) report(e *env, config Config) error {
 	warnings := config.gateway().Warnings()
 	for _, w := range warnings {
-		fmt.Fprintf(e.err, "%s %s\n", e.paint(yellow, "warning:"), w)
+		e.say("%s %s\n", e.paint(yellow, "warning:"), w)
 	}
-	if e.json {
-		return e.show(map[string]any{"valid": true, "routes": len(config.Routes), "warnings": append([]string{}, warnings...)}, nil)
-	}
-	fmt.Fprintf(e.out, "configuration is valid: %d routes, %d warnings, store %s\n", len(config.Routes), len(warnings), config.storeName())
-	return nil
+	result := map[string]any{"valid": true, "routes": len(config.Routes), "warnings": append([]string{}, warnings...)}
+	return e.show(result, func(w *text) {
+		w.printf("configuration is valid: %d routes, %d warnings, store %s\n", len(config.Routes), len(warnings), config.storeName())
+	})
 }
 
 // newLogger writes to standard error.

@@ -22,8 +22,8 @@ func TestServe(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
 		store := sqliteStore(t)
-		a := startEmbedded(t, nil, "--config", configure(t, store, s.URL))
-		b := startEmbedded(t, nil, "--config", configure(t, store, s.URL))
+		a := startEmbedded(t, "--config", configure(t, store, s.URL))
+		b := startEmbedded(t, "--config", configure(t, store, s.URL))
 		ready(t, client, a.public)
 		ready(t, client, b.internal)
 
@@ -59,7 +59,7 @@ func TestServe(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "    reconcile: reexecute\n", "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n := startEmbedded(t, nil, "--config", file, "--slot", "first", "--cluster", "c")
+		n := startEmbedded(t, "--config", file, "--slot", "first", "--cluster", "c")
 		starting, routes, warnings := n.log.all("starting")[0], n.log.all("route"), n.log.all("route can lock a key")
 		if starting["slot"] != "first" || starting["cluster"] != "c" || starting["advertise"] != n.internal {
 			t.Errorf("starting: %v", starting)
@@ -75,7 +75,7 @@ func TestServe(t *testing.T) {
 	t.Run("AnswersEverybodyBeforeItEnds", func(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
-		n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), s.URL))
+		n := startEmbedded(t, "--config", configure(t, sqliteStore(t), s.URL))
 		ready(t, client, n.public)
 		first := make(chan answer, 1)
 		go func() { first <- order(context.WithoutCancel(t.Context()), client, n.public, "k", "hold") }()
@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 	t.Run("FailsReadinessFirstAndGoesOnForTheDelay", func(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
-		n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), s.URL, "takeover:drain_delay: 5m"))
+		n := startEmbedded(t, "--config", configure(t, sqliteStore(t), s.URL, "takeover:drain_delay: 5m"))
 		ready(t, client, n.public)
 		n.signals <- syscall.SIGTERM
 		await(t, "readiness fails", func() bool {
@@ -120,7 +120,7 @@ func TestServe(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
 		store := sqliteStore(t)
-		n := startEmbedded(t, nil, "--config", configure(t, store, s.URL))
+		n := startEmbedded(t, "--config", configure(t, store, s.URL))
 		ready(t, client, n.public)
 		first := make(chan answer, 1)
 		go func() { first <- order(context.WithoutCancel(t.Context()), client, n.public, "k", "hold") }()
@@ -143,7 +143,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("exit code %d\n%s", n.code, n.log.text())
 		}
 		close(s.release)
-		next := startEmbedded(t, nil, "--config", configure(t, store, s.URL))
+		next := startEmbedded(t, "--config", configure(t, store, s.URL))
 		ready(t, client, next.public)
 		if got := order(t.Context(), client, next.public, "k", "hold"); got.status != http.StatusCreated || got.how != "taken-over" {
 			t.Errorf("the cancelled request, sent to another node: %+v", got)
@@ -176,7 +176,7 @@ func TestServe_RefusesToStart(t *testing.T) {
 
 	t.Run("OnAPortThatIsTaken", func(t *testing.T) {
 		t.Parallel()
-		n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), "http://127.0.0.1:1"))
+		n := startEmbedded(t, "--config", configure(t, sqliteStore(t), "http://127.0.0.1:1"))
 		taken := strings.TrimPrefix(n.public, "http://")
 		refused(t, exitFailed, "listen for clients", "--store", sqliteStore(t), "--listen", taken)
 	})
@@ -185,7 +185,7 @@ func TestServe_RefusesToStart(t *testing.T) {
 		t.Parallel()
 		client := browser(t)
 		store := sqliteStore(t)
-		n := startEmbedded(t, nil, "--config", configure(t, store, "http://127.0.0.1:1"), "--slot", "s")
+		n := startEmbedded(t, "--config", configure(t, store, "http://127.0.0.1:1"), "--slot", "s")
 		ready(t, client, n.public)
 		refused(t, exitRefused, "a slot of its own", "--store", store, "--slot", "s")
 	})
@@ -212,7 +212,7 @@ func TestReload(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
 		file := configure(t, sqliteStore(t), s.URL)
-		n := startEmbedded(t, nil, "--config", file)
+		n := startEmbedded(t, "--config", file)
 		ready(t, client, n.public)
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -264,7 +264,7 @@ func TestReload(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
 		file := configure(t, sqliteStore(t), s.URL)
-		n := startEmbedded(t, nil, "--config", file)
+		n := startEmbedded(t, "--config", file)
 		ready(t, client, n.public)
 		if err := os.WriteFile(file, []byte("cluster: ''\nroutes:\n- operation: x\n"), 0o600); err != nil {
 			t.Fatal(err)

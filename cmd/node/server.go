@@ -34,7 +34,7 @@ func (x *examination) server(ctx context.Context) {
 		return
 	}
 	db := sqlx.NewDb(sql.OpenDB(made), "postgres")
-	defer db.Close()
+	defer func() { _ = db.Close() }() // it was only looked at
 	x.clock(ctx, db)
 	x.durability(ctx, db)
 	x.limits(ctx, db)

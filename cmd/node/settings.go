@@ -202,7 +202,7 @@ func (s *settings) setWord(v reflect.Value, path, word, where string) {
 }
 
 func setWord(v reflect.Value, word string) error {
-	if setter, ok := v.Addr().Interface().(scalarSetter); ok {
+	if setter, ok := reflect.TypeAssert[scalarSetter](v.Addr()); ok {
 		return setter.setScalar(word)
 	}
 	switch v.Interface().(type) {
@@ -218,7 +218,7 @@ func setWord(v reflect.Value, word string) error {
 		v.Set(reflect.ValueOf(words))
 		return nil
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // what a configuration has
 	case reflect.String:
 		v.SetString(word)
 	case reflect.Bool:

@@ -34,6 +34,8 @@ type sampleRealm struct {
 	Header   string `yaml:"header"`
 }
 
+var _ scalarSetter = (*sampleRealm)(nil)
+
 func (r *sampleRealm) setScalar(word string) error {
 	r.Constant = word
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -91,7 +90,7 @@ func (c *recordsShowCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.show(report, func(w io.Writer) { report.write(e, w) })
+	return e.show(report, func(w *text) { report.write(e, w) })
 }
 
 func reportRecord(ctx context.Context, config Config, s records.Store, id records.ID) (recordReport, error) {
@@ -139,7 +138,7 @@ func ask(ctx context.Context, config Config, s records.Store, x records.Executor
 	if err != nil {
 		return probe.Observation{}, configError{err}
 	}
-	defer asker.Close()
+	defer func() { _ = asker.Close() }() // it has no error
 	return asker.Probe(ctx, x, id, epoch), nil
 }
 
@@ -179,8 +178,8 @@ func explain(h records.Held, v probe.Verdict) string {
 		"internal.token, internal.tls and internal.allow must be those of the fleet. The nodes decide by their own probes."
 }
 
-func (r recordReport) write(e *env, w io.Writer) {
-	line := func(name, value string, c colour) { fmt.Fprintf(w, "%-12s %s\n", name, e.paint(c, value)) }
+func (r recordReport) write(e *env, w *text) {
+	line := func(name, value string, c colour) { w.printf("%-12s %s\n", name, e.paint(c, value)) }
 	v := r.Record
 	line("record", v.Record, plain)
 	line("state", v.State, stateColour(v.State))
@@ -210,5 +209,5 @@ func (r recordReport) write(e *env, w io.Writer) {
 	if r.Verdict != "" {
 		line("asked", strings.TrimSuffix(r.Verdict+": "+r.Why, ": "), plain)
 	}
-	fmt.Fprintf(w, "\n%s\n", r.Explanation)
+	w.printf("\n%s\n", r.Explanation)
 }

@@ -31,7 +31,7 @@ type peopled struct {
 
 func newPeopled(t *testing.T) peopled {
 	t.Helper()
-	p := peopled{store: sqliteStore(t), ids: map[records.State]records.ID{}}
+	p := peopled{store: sqliteStore(t), ids: make(map[records.State]records.ID)}
 	path, _ := sqlitePath(p.store)
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Cluster: "probate"})
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, client := newService(t), browser(t)
-	n := startEmbedded(t, nil, "--config", configure(t, sqliteStore(t), s.URL))
+	n := startEmbedded(t, "--config", configure(t, sqliteStore(t), s.URL))
 	ready(t, client, n.public)
 	var loading sync.WaitGroup
 	for w := range 4 {
@@ -106,7 +106,7 @@ func TestSurvey(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	exporter := tracetest.NewInMemoryExporter()
-	tr, err := tracerTo(sdktrace.WithSyncer(exporter))
+	tr, err := tracerTo(t.Context(), sdktrace.WithSyncer(exporter))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestTraces(t *testing.T) {
 func attributes(s tracetest.SpanStub) string {
 	var b strings.Builder
 	for _, a := range s.Attributes {
-		fmt.Fprintf(&b, "%s=%s ", a.Key, a.Value.Emit())
+		fmt.Fprintf(&b, "%s=%s ", a.Key, a.Value.String())
 	}
 	return b.String()
 }

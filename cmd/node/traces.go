@@ -48,11 +48,11 @@ func newTracer(ctx context.Context, environ map[string]string) (*tracer, error) 
 	if err != nil {
 		return nil, configError{fmt.Errorf("open trace exporter: %w", err)}
 	}
-	return tracerTo(sdktrace.WithBatcher(exporter))
+	return tracerTo(ctx, sdktrace.WithBatcher(exporter))
 }
 
-func tracerTo(option sdktrace.TracerProviderOption) (*tracer, error) {
-	named, err := resource.New(context.Background(), resource.WithAttributes(
+func tracerTo(ctx context.Context, option sdktrace.TracerProviderOption) (*tracer, error) {
+	named, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "probate"), attribute.String("service.version", version())), resource.WithFromEnv())
 	if err != nil {
 		return nil, configError{fmt.Errorf("describe this process: %w", err)}

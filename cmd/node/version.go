@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -22,9 +20,9 @@ func (versionCmd) Run(e *env) error {
 		OldestSchema int    `json:"oldest_schema"`
 		SQLiteSchema int    `json:"sqlite_schema"`
 	}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, postgres.Schema, postgres.OldestSchema, sqlite.Schema}
-	return e.show(v, func(w io.Writer) {
-		fmt.Fprintf(w, "probate %s, %s %s\n", v.Version, v.Go, v.Platform)
-		fmt.Fprintf(w, "schema: PostgreSQL %d to %d, SQLite %d\n", v.OldestSchema, v.Schema, v.SQLiteSchema)
+	return e.show(v, func(w *text) {
+		w.printf("probate %s, %s %s\n", v.Version, v.Go, v.Platform)
+		w.printf("schema: PostgreSQL %d to %d, SQLite %d\n", v.OldestSchema, v.Schema, v.SQLiteSchema)
 	})
 }
 
