@@ -169,6 +169,18 @@ var raceRules = group{name: "Race", rules: []rule{
 			}
 		}
 	}},
+	{"AWriteUnderAnOldFenceNeverStandsInForTheHolders", func(f *fixture) {
+		a := f.active(records.Registration{})
+		for range 5 {
+			f.holderAmongTheOvertaken(a.ID, 12)
+		}
+	}},
+	{"AReleaseThatLandedIsNotRefusedBecauseOfTheNextClaim", func(f *fixture) {
+		nodes, a := f.nodes(2), f.active(records.Registration{})
+		for range 10 {
+			f.releasesAmongOvertaken(nodes, a.ID, 24)
+		}
+	}},
 	{"BatchesOverTheSameKeysNeverBlockEachOther", func(f *fixture) {
 		f.sameKeysInAnyOrder(f.nodes(2), f.active(records.Registration{}).ID, 24)
 	}},
@@ -206,6 +218,62 @@ func (f *fixture) sameKeysInAnyOrder(nodes []records.Store, by records.ExecutorI
 	for i := range owners {
 		f.equal("owners", int(owners[i].Load()), 1)
 		f.equal("state", f.load(wanted[i].ID).Record.State, records.Finalized)
+	}
+}
+
+// holderAmongTheOvertaken lets one node's callers write to one record at once:
+// those who held it before, and the one who holds it. In whatever order a store
+// takes them together, they are refused and it is not.
+func (f *fixture) holderAmongTheOvertaken(by records.ExecutorID, n int) {
+	f.Helper()
+	held := []records.Record{f.claim(by)}
+	for len(held) < n {
+		last := held[len(held)-1]
+		next, err := f.store.TakeOver(f.Context(), takeOver(last, by))
+		f.check(err)
+		held = append(held, next)
+	}
+	errs := atOnce(n, func(i int) error {
+		return f.store.Finalize(f.Context(), held[i].ID, held[i].Fence(), outcome("done", long))
+	})
+	f.check(errs[n-1])
+	for _, err := range errs[:n-1] {
+		f.refused(err, records.ErrFenced)
+	}
+	f.equal("state", f.load(held[0].ID).Record.State, records.Finalized)
+}
+
+// releasesAmongOvertaken lets one node's callers release what they hold, all at
+// once and among others who hold nothing any more, while another node's wait
+// for the keys. Whoever held its record when it released it is told so, even
+// if it was claimed anew a moment later.
+func (f *fixture) releasesAmongOvertaken(nodes []records.Store, by records.ExecutorID, n int) {
+	f.Helper()
+	wanted, held := make([]records.Reservation, n), make([]records.Record, n)
+	for i := range wanted {
+		wanted[i] = reservation(by)
+		held[i] = f.reserve(wanted[i])
+		if i%4 == 0 {
+			f.check(errOf(f.store.TakeOver(f.Context(), takeOver(held[i], by))))
+		}
+	}
+	for i, err := range atOnce(2*n, func(i int) error {
+		r := held[i%n]
+		if i < n {
+			return nodes[0].Release(f.Context(), r.ID, r.Fence())
+		}
+		for i%4 != 0 {
+			if err := reserveOn(f.Context(), nodes[1], again(wanted[i%n], by)); !errors.Is(err, errNotOwned) {
+				return err
+			}
+		}
+		return nil
+	}) {
+		if i < n && i%4 == 0 {
+			f.refused(err, records.ErrFenced)
+		} else {
+			f.check(err)
+		}
 	}
 }
 
