@@ -67,6 +67,13 @@ CREATE TABLE IF NOT EXISTS probate.records (
     CHECK ((state = 'in_progress') = (expires_at IS NULL))
 );
 
+-- What an executor has in progress, in order of id: for its own audit, the
+-- sweep of the dead, and the rule that no such record outlives its executor.
+-- Partial, because nearly all rows are finalized.
 CREATE INDEX IF NOT EXISTS records_in_progress ON probate.records (executor_id, id) WHERE state = 'in_progress';
+
+-- What the purge looks for.
 CREATE INDEX IF NOT EXISTS records_expiring ON probate.records (expires_at) WHERE state <> 'in_progress';
+
+-- What waits for a reconciler or an operator: few rows among many.
 CREATE INDEX IF NOT EXISTS records_unknown ON probate.records (id) WHERE state = 'unknown';
