@@ -23,6 +23,9 @@ type transfer struct {
 // TakeOver moves an in-progress record from a dead executor, or one that is
 // not running it, to another.
 func (s *Store) TakeOver(ctx context.Context, t records.TakeOver) (records.Record, error) {
+	if err := t.Validate(); err != nil {
+		return records.Record{}, err
+	}
 	return s.transfer(ctx, transfer{
 		verb: "take over", id: t.ID, by: t.By, attempt: t.Attempt,
 		text: takeOver,
@@ -36,6 +39,9 @@ func (s *Store) TakeOver(ctx context.Context, t records.TakeOver) (records.Recor
 
 // ClaimUnknown moves an unknown record to in progress, for a reconciler.
 func (s *Store) ClaimUnknown(ctx context.Context, c records.UnknownClaim) (records.Record, error) {
+	if err := c.Validate(); err != nil {
+		return records.Record{}, err
+	}
 	return s.transfer(ctx, transfer{
 		verb: "claim unknown", id: c.ID, by: c.By, attempt: c.Attempt,
 		text: claimUnknown,
@@ -45,10 +51,6 @@ func (s *Store) ClaimUnknown(ctx context.Context, c records.UnknownClaim) (recor
 }
 
 func (s *Store) transfer(ctx context.Context, t transfer) (records.Record, error) {
-	if t.attempt == (records.Token{}) {
-		// Without a token the claim could not be told from another's.
-		return records.Record{}, &records.InvalidError{Field: "attempt", Reason: "missing"}
-	}
 	return call(ctx, s, func(ctx context.Context) (records.Record, error) {
 		rec, err := s.move(ctx, t)
 		if err == nil {

@@ -16,6 +16,19 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestConformance_ThroughPgBouncer runs the suite behind a pooler in
+// transaction mode, where nothing that a session holds is there the next time.
+func TestConformance_ThroughPgBouncer(t *testing.T) {
+	cluster := postgrestest.Start(t, postgrestest.Options{})
+	through := cluster.Pooler(t)
+	recordstest.Run(t, func(t testing.TB) func(testing.TB) records.Store {
+		dsn := through(cluster.Database(t))
+		return func(t testing.TB) records.Store {
+			return openStore(t, postgres.Config{DSN: dsn, Pooler: postgres.PoolerTransaction})
+		}
+	})
+}
+
 // openStore opens one node's store, closed when the test ends.
 func openStore(t testing.TB, c postgres.Config) *postgres.Store {
 	t.Helper()

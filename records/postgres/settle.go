@@ -78,42 +78,70 @@ func (s *Store) settle(ctx context.Context, w settlement) error {
 	return queued(err)
 }
 
-// settleBatch writes the batch, each record once. A second write to a record
-// of the same batch comes after: if it says the same it is a repeat, if not it
-// is fenced, and either way it finds out from the row.
+// settleBatch writes the batch. Calls that say the same, which are repeats of
+// one another, are written once and answered alike. Of writes to one record
+// that differ, under several fences or to several ends, each is written, one
+// after the other: only the row can tell which of them holds.
 func (s *Store) settleBatch(batch []settlement) []groupcommit.Result[struct{}] {
 	ctx := context.Background() // no caller's: the batch belongs to all of them
-	results := make([]groupcommit.Result[struct{}], len(batch))
-	order := make([]int, len(batch))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return batch[a].id.Compare(batch[b].id) })
-	first := slices.CompactFunc(slices.Clone(order), func(a, b int) bool { return batch[a].id == batch[b].id })
-
-	errs := s.write(ctx, batch, first)
-	var doubtful []int
-	for _, i := range order {
-		switch err, sent := errs[i]; {
-		case !sent || errors.Is(err, errDoubt):
-			doubtful = append(doubtful, i)
-		default:
-			results[i].Err = err
+	errs := make(map[settlementKey]error, len(batch))
+	open := make([]settlement, 0, len(batch))
+	for _, w := range batch {
+		if _, repeat := errs[w.key()]; !repeat {
+			errs[w.key()] = nil
+			open = append(open, w)
 		}
 	}
-	s.resolve(ctx, batch, doubtful, results)
+	slices.SortStableFunc(open, func(a, b settlement) int { return a.id.Compare(b.id) })
+	for len(open) > 0 {
+		var now, later []settlement
+		for _, w := range open {
+			if len(now) > 0 && now[len(now)-1].id == w.id {
+				later = append(later, w)
+				continue
+			}
+			now = append(now, w)
+		}
+		s.settleRound(ctx, now, errs)
+		open = later
+	}
+	results := make([]groupcommit.Result[struct{}], len(batch))
+	for i, w := range batch {
+		results[i].Err = errs[w.key()]
+	}
 	return results
 }
 
-// resolve answers writes that may have changed nothing. One whose record stands
-// as it would have left it, under the same fence, has landed, now or before.
-func (s *Store) resolve(ctx context.Context, batch []settlement, doubtful []int, results []groupcommit.Result[struct{}]) {
-	if len(doubtful) == 0 {
-		return
+// settlementKey is all that makes one write the repeat of another.
+type settlementKey struct {
+	id    records.ID
+	fence records.Fence
+	state records.State
+}
+
+func (w settlement) key() settlementKey { return settlementKey{w.id, w.fence, w.state} }
+
+// settleRound writes to records, sorted and each once, and notes what became
+// of each write.
+func (s *Store) settleRound(ctx context.Context, writes []settlement, errs map[settlementKey]error) {
+	landed := s.write(ctx, writes, errs)
+	var doubtful []settlement
+	for _, w := range writes {
+		if !landed[w.id] && errs[w.key()] == nil {
+			doubtful = append(doubtful, w)
+		}
 	}
+	if len(doubtful) > 0 {
+		s.resolve(ctx, doubtful, errs)
+	}
+}
+
+// resolve answers writes that changed nothing. One whose record stands as it
+// would have left it, under the same fence, had landed before.
+func (s *Store) resolve(ctx context.Context, doubtful []settlement, errs map[settlementKey]error) {
 	ids := newArray(oid.T_bytea, len(doubtful), 32)
-	for _, i := range doubtful {
-		ids.add(batch[i].id[:])
+	for _, w := range doubtful {
+		ids.add(w.id[:])
 	}
 	var rows []settledRow
 	err := s.data.attempt(ctx, "settle", len(doubtful), func(ctx context.Context) error {
@@ -123,9 +151,9 @@ func (s *Store) resolve(ctx context.Context, batch []settlement, doubtful []int,
 	for _, row := range rows {
 		stands[records.ID(row.ID)] = row
 	}
-	for _, i := range doubtful {
-		if results[i].Err = err; err == nil && !stands[batch[i].id].is(batch[i]) {
-			results[i].Err = fmt.Errorf("%s: %w", verbOf(batch[i].state), records.ErrFenced)
+	for _, w := range doubtful {
+		if errs[w.key()] = err; err == nil && !stands[w.id].is(w) {
+			errs[w.key()] = fmt.Errorf("%s: %w", verbOf(w.state), records.ErrFenced)
 		}
 	}
 }
@@ -153,33 +181,27 @@ func verbOf(state records.State) string {
 	return "mark unknown"
 }
 
-// errDoubt: the write, or some write of its batch, changed nothing.
-var errDoubt = errors.New("changed nothing")
-
-// write sends the writes at the given places, sorted and each to a record of
-// its own. It returns what became of each, by place.
-func (s *Store) write(ctx context.Context, batch []settlement, at []int) map[int]error {
-	errs := make(map[int]error, len(at))
-	if len(at) > 1 {
-		n, err := s.writeMany(ctx, batch, at)
-		if err == nil && n < len(at) {
-			err = errDoubt
+// write sends writes, sorted and each to a record of its own. It returns which
+// landed, and notes the errors.
+func (s *Store) write(ctx context.Context, writes []settlement, errs map[settlementKey]error) map[records.ID]bool {
+	landed := make(map[records.ID]bool, len(writes))
+	if len(writes) > 1 {
+		err := s.writeMany(ctx, writes, landed)
+		if err == nil {
+			return landed
 		}
-		if err == nil || errors.Is(err, errDoubt) || errors.Is(err, records.ErrUnavailable) && !isContended(err) {
-			for _, i := range at {
-				errs[i] = err
+		if errors.Is(err, records.ErrUnavailable) && !isContended(err) {
+			for _, w := range writes {
+				errs[w.key()] = err
 			}
-			return errs
+			return landed
 		}
 	}
-	for _, i := range at {
-		n, err := s.writeOne(ctx, batch[i])
-		if err == nil && n == 0 {
-			err = errDoubt
-		}
-		errs[i] = err
+	for _, w := range writes {
+		n, err := s.writeOne(ctx, w)
+		errs[w.key()], landed[w.id] = err, n > 0
 	}
-	return errs
+	return landed
 }
 
 func (s *Store) writeOne(ctx context.Context, w settlement) (int, error) {
@@ -199,14 +221,13 @@ func settleArguments(w settlement) []any {
 	}
 }
 
-func (s *Store) writeMany(ctx context.Context, batch []settlement, at []int) (int, error) {
-	n := len(at)
+func (s *Store) writeMany(ctx context.Context, writes []settlement, landed map[records.ID]bool) error {
+	n := len(writes)
 	ids, executors := newArray(oid.T_bytea, n, 32), newArray(oid.T_uuid, n, 16)
 	epochs, states := newArray(oid.T_int8, n, 8), newArray(oid.T_text, n, 12)
 	statuses, headers := newArray(oid.T_int2, n, 2), newArray(oid.T_bytea, n, 64)
 	bodies, retentions := newArray(oid.T_bytea, n, 256), newArray(oid.T_int8, n, 8)
-	for _, i := range at {
-		w := &batch[i]
+	for _, w := range writes {
 		ids.add(w.id[:])
 		executors.add(w.fence.Executor[:])
 		epochs.addInt(w.fence.Epoch)
@@ -220,10 +241,12 @@ func (s *Store) writeMany(ctx context.Context, batch []settlement, at []int) (in
 		bodies.addNullable(w.body())
 		retentions.addInt(w.retention.Microseconds())
 	}
-	written := 0
-	err := s.data.attempt(ctx, "settle", n, func(ctx context.Context) (err error) {
-		written, err = s.data.executes(ctx, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
-		return err
+	rows := make([][]byte, 0, n)
+	err := s.data.attempt(ctx, "settle", n, func(ctx context.Context) error {
+		return s.data.selects(ctx, &rows, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
 	})
-	return written, err
+	for _, id := range rows {
+		landed[records.ID(id)] = true
+	}
+	return err
 }

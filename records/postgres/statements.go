@@ -153,7 +153,8 @@ SELECT l.id, l.realm, l.key, l.operation, l.resource, l.fingerprint, u.state,
     ON CONFLICT (id) DO UPDATE
    SET state = excluded.state, status = excluded.status, headers = excluded.headers, body = excluded.body,
        finalized_at = excluded.finalized_at, expires_at = excluded.expires_at
- WHERE r.executor_id = excluded.executor_id AND r.epoch = excluded.epoch AND r.state = 'in_progress'`
+ WHERE r.executor_id = excluded.executor_id AND r.epoch = excluded.epoch AND r.state = 'in_progress'
+RETURNING r.id`
 
 // settledMany reads, of records, who wrote them last and how: a write that
 // changed nothing may have landed before, its reply lost.

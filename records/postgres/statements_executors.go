@@ -143,8 +143,11 @@ const (
                   AND ($3::boolean OR m.lease_since < clock_timestamp() - m.lease_ttl)
                   AND m.beat >= $6::bigint)`
 	// fenceUnbraked: within the suspect's lease fewer were fenced than the
-	// fleet may lose, half of it and one at least.
-	fenceUnbraked = `(SELECT count(*) FROM probate.executors f WHERE f.fenced_at > clock_timestamp() - d.lease_ttl)
+	// fleet may lose, half of it and one at least. A fence in the future was set
+	// before the clock stepped back; it does not hold the brake until the clock
+	// has caught up.
+	fenceUnbraked = `(SELECT count(*) FROM probate.executors f
+         WHERE f.fenced_at > clock_timestamp() - d.lease_ttl AND f.fenced_at < clock_timestamp() + d.lease_ttl)
        < greatest(1, (SELECT count(*) FROM probate.executors f WHERE f.state IN ('active', 'draining')) / 2)`
 )
 

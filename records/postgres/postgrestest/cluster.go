@@ -132,8 +132,7 @@ func connect(external string) (*Cluster, error) {
 	return &Cluster{admin: u}, nil
 }
 
-// start makes a data directory and runs a server over it. Another process may
-// take the port in between, so it tries again.
+// start makes a data directory and runs a server over it.
 func start(ctx context.Context, o Options) (*Cluster, error) {
 	binaries, err := findBinaries(ctx)
 	if err != nil {
@@ -151,8 +150,15 @@ func start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := c.initialize(ctx, o); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	return c.serve(ctx)
+}
+
+// serve runs the server over its data directory, and its watch. Another
+// process may take the port in between, so it tries again.
+func (c *Cluster) serve(ctx context.Context) (*Cluster, error) {
+	var err error
 	if c.watch, err = c.watchdog(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	for range 5 {
 		if err = c.listen(ctx); err == nil {
@@ -186,11 +192,16 @@ func (c *Cluster) initialize(ctx context.Context, o Options) error {
 	for name, value := range settings {
 		fmt.Fprintf(&conf, "%s = %s\n", name, value)
 	}
+	return c.append(conf.String())
+}
+
+// append adds lines to the settings.
+func (c *Cluster) append(lines string) error {
 	f, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
-	_, err = f.WriteString(conf.String())
+	_, err = f.WriteString(lines)
 	return errors.Join(err, f.Close())
 }
 
@@ -220,13 +231,9 @@ func (c closer) Close() error { return c() }
 
 // listen starts the server on a port that was free a moment ago.
 func (c *Cluster) listen(ctx context.Context) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	port, err := freePort(ctx)
 	if err != nil {
-		return fmt.Errorf("choose port: %w", err)
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err := errors.Join(err, l.Close()); err != nil {
-		return fmt.Errorf("choose port: %w", err)
+		return err
 	}
 	c.port = port
 	c.admin = &url.URL{
@@ -237,6 +244,29 @@ func (c *Cluster) listen(ctx context.Context) error {
 		RawQuery: "sslmode=disable",
 	}
 	return c.control(ctx, "start", "-w", "-t", "120", "-l", filepath.Join(c.dir, "log"))
+}
+
+// freePort is a port of loopback that nobody had a moment ago.
+func freePort(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("choose port: %w", err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err := errors.Join(err, l.Close()); err != nil {
+		return "", fmt.Errorf("choose port: %w", err)
+	}
+	return port, nil
+}
+
+// moved is a URL that leads to another address.
+func moved(dsn, addr string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		panic(err) // ours
+	}
+	u.Host = addr
+	return u.String()
 }
 
 // control runs pg_ctl.

@@ -29,5 +29,5 @@
 //
 // # Reading order
 //
-// cluster.go, database.go, binaries.go, account.go.
+// cluster.go, database.go, pooler.go, standby.go, binaries.go, account.go.
 package postgrestest
