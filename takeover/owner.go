@@ -96,8 +96,8 @@ func (n *Node) enlist(ctx context.Context, b *boot) error {
 		Policy: n.config.Policy, LeaseTTL: n.config.LeaseTTL,
 	}
 	pace := n.pace()
+	sent := time.Now() // of the first registration that may have landed: a repeat returns that row
 	for {
-		sent := time.Now()
 		row, err := n.store.Register(ctx, r)
 		taken, isTaken := errors.AsType[*records.SlotTakenError](err)
 		switch {
@@ -111,6 +111,7 @@ func (n *Node) enlist(ctx context.Context, b *boot) error {
 			if r.Replaces, err = n.knock(ctx, taken.Holder, seen.Verdict.Signed()); err != nil {
 				return err
 			}
+			sent = time.Now()
 		case !errors.Is(err, records.ErrUnavailable):
 			return err
 		default:

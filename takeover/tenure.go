@@ -35,7 +35,8 @@ type ending struct {
 
 // take begins a tenure for the flight. The running set has its entry already.
 func (c *course) take(b *boot, claim Claim) *tenure {
-	return &tenure{node: c.node, boot: b, claim: claim, request: c.flight.request, work: c.flight.work, ctx: c.ctx, ended: time.Now()}
+	now := time.Now()
+	return &tenure{node: c.node, boot: b, claim: claim, request: c.flight.request, work: c.flight.work, ctx: c.ctx, ended: now, begun: now}
 }
 
 // serve executes or recovers, and settles.
@@ -84,14 +85,14 @@ func (t *tenure) execute(work Work) (c Completion, started bool) {
 			case <-n.abort.Done(): // the entry stays: it is still true
 			}
 		})
-		return Completion{Reason: fmt.Sprintf("work did not return after: %v", context.Cause(ctx))}, true
+		return Completion{overdue: true, Reason: fmt.Sprintf("work did not return after: %v", context.Cause(ctx))}, true
 	}
 }
 
 // under is a context with the caller's values that ends with the lease, or
 // after the timeout with its cause.
 func (t *tenure) under(lease context.Context, timeout time.Duration, cause error) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(withClaim(t.ctx, t.claim))
+	ctx, cancel := context.WithCancelCause(withClaim(t.ctx, t.claim, t.boot, lease))
 	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, cause)
 	unhook := context.AfterFunc(lease, func() { cancel(context.Cause(lease)) })
 	return ctx, func() {
@@ -131,7 +132,7 @@ func (t *tenure) conclude(c Completion, outcome OutcomeKind) ending {
 	case Uncertain:
 	}
 	t.node.log.WarnContext(t.ctx, "outcome uncertain", "record", t.claim.Record.ID, "epoch", t.claim.Record.Epoch, "reason", c.Reason)
-	if t.request.Terms.Reconciler == nil {
+	if c.overdue || t.request.Terms.Reconciler == nil { // overdue: no finding holds while it may still send
 		return t.settle(e, records.Unknown, t.markUnknown)
 	}
 	t.ended = time.Now()
@@ -152,7 +153,9 @@ func (t *tenure) recover(work Work) ending {
 	for {
 		r.Late = !time.Now().Before(late)
 		settles := time.Until(t.ended.Add(t.request.Terms.Settle))
-		r.Settling = settles > 0
+		if !r.Asked { // what counts is when the question was asked: the effect may land before its answer
+			r.Settling = settles > 0
+		}
 		switch Recover(r) {
 		case Ask:
 			var ended error
@@ -166,7 +169,7 @@ func (t *tenure) recover(work Work) ending {
 			r.Asked = false
 			wait := pace.NextBackOff()
 			if found.Kind == NotApplied {
-				wait = min(wait, settles)
+				wait = min(wait, max(settles, 0))
 			} else if found.After > 0 {
 				wait = found.After
 			}

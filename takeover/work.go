@@ -59,15 +59,44 @@ type Claim struct {
 
 type claimKey struct{}
 
-func withClaim(ctx context.Context, c Claim) context.Context {
-	return context.WithValue(ctx, claimKey{}, c)
+// held is a claim, and the boot and the stretch of its lease under which the
+// work began.
+type held struct {
+	claim Claim
+	boot  *boot
+	lease context.Context
+}
+
+func withClaim(ctx context.Context, c Claim, b *boot, lease context.Context) context.Context {
+	return context.WithValue(ctx, claimKey{}, held{c, b, lease})
 }
 
 // ClaimFrom returns the claim under which the context's work runs.
 func ClaimFrom(ctx context.Context) (Claim, bool) {
-	c, ok := ctx.Value(claimKey{}).(Claim)
-	return c, ok
+	h, ok := ctx.Value(claimKey{}).(held)
+	return h.claim, ok
 }
+
+// BeforeEffect waits until an effect may begin: until this node's last
+// heartbeat is young enough. That holds when work starts. Work that comes to
+// its effect late, or has several, calls it before each of them; otherwise,
+// under policy probe, an effect may begin after others gave this node up. The
+// error is why it may not: the cause of ctx, or that ctx is not of work.
+func BeforeEffect(ctx context.Context) error {
+	h, ok := ctx.Value(claimKey{}).(held)
+	if !ok {
+		return errNoWork
+	}
+	if _, err := h.boot.awaitStart(ctx); err != nil {
+		return err
+	}
+	if h.lease.Err() != nil {
+		return context.Cause(h.lease)
+	}
+	return context.Cause(ctx)
+}
+
+var errNoWork = errors.New("the context is not that of work under a claim")
 
 // CompletionKind is how work ended.
 type CompletionKind int
@@ -89,6 +118,8 @@ type Completion struct {
 	Kind     CompletionKind
 	Response records.Response // with Completed and Committed; with the others what the first caller is told
 	Reason   string           // with Uncertain, for the log
+
+	overdue bool // it has not ended: the work goes on, unheard
 }
 
 // OutcomeKind is how a request was answered.
