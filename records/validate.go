@@ -53,6 +53,14 @@ func ValidateRetention(d time.Duration) error {
 	return nil
 }
 
+// ValidateCluster accepts what a fleet may be called.
+func ValidateCluster(s string) error {
+	if s == "" || len(s) > 255 || !cleanText(s) {
+		return &InvalidError{Field: "cluster", Reason: "want 1 to 255 bytes of UTF-8 without NUL"}
+	}
+	return nil
+}
+
 // ValidateReason accepts what a text column takes, up to 1,024 bytes.
 func ValidateReason(s string) error {
 	if len(s) > 1024 || !cleanText(s) {

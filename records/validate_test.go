@@ -117,6 +117,15 @@ func TestFilter(t *testing.T) {
 	wantFields(t, records.Filter{Limit: -1, State: "lost", OlderThan: -1}.Validate(), "limit", "state", "older than")
 }
 
+func TestValidateCluster(t *testing.T) {
+	for _, good := range []string{"prod", "größer", strings.Repeat("c", 255)} {
+		wantFields(t, records.ValidateCluster(good))
+	}
+	for _, bad := range []string{"", "\x00", "a\xffb", strings.Repeat("c", 256)} {
+		wantFields(t, records.ValidateCluster(bad), "cluster")
+	}
+}
+
 func TestValidateReason(t *testing.T) {
 	for _, good := range []string{"", "connection refused", "größer", strings.Repeat("r", 1024)} {
 		wantFields(t, records.ValidateReason(good))

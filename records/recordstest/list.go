@@ -3,6 +3,7 @@ package recordstest
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -260,6 +261,16 @@ var fleetRules = group{name: "Fleet", alone: true, rules: []rule{
 		before, err := f.store.Fleet(f.Context())
 		f.check(err)
 		f.refused(f.store.Rekey(f.Context(), "not "+before.Cluster, "copy"), records.ErrWrongCluster)
+		after, err := f.store.Fleet(f.Context())
+		f.check(err)
+		f.equal("fleet", after, before)
+	}},
+	{"RekeyRefusesANameThatNoFleetMayHave", func(f *fixture) {
+		before, err := f.store.Fleet(f.Context())
+		f.check(err)
+		for _, name := range []string{"", "\x00", "\xff", strings.Repeat("c", 256)} {
+			f.refused(f.store.Rekey(f.Context(), before.Cluster, name), records.ErrInvalid)
+		}
 		after, err := f.store.Fleet(f.Context())
 		f.check(err)
 		f.equal("fleet", after, before)

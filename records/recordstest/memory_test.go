@@ -290,6 +290,9 @@ func (s *memory) Fleet(ctx context.Context) (records.Fleet, error) {
 }
 
 func (s *memory) Rekey(ctx context.Context, from, to string) error {
+	if err := records.ValidateCluster(to); err != nil {
+		return err
+	}
 	return s.tell(ctx, func(*model, time.Time) error {
 		if s.db.cluster != from {
 			return records.ErrWrongCluster

@@ -64,10 +64,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Path == "":
 		return c, &records.InvalidError{Field: "path", Reason: "missing"}
-	case c.Cluster == "":
-		return c, &records.InvalidError{Field: "cluster", Reason: "missing"}
-	case records.ValidateReason(c.Cluster) != nil:
-		return c, &records.InvalidError{Field: "cluster", Reason: "want at most 1,024 bytes of UTF-8 without NUL"}
+	case records.ValidateCluster(c.Cluster) != nil:
+		return c, records.ValidateCluster(c.Cluster)
 	case c.Grace < 0 || c.Patience < 0:
 		return c, &records.InvalidError{Field: "grace, patience", Reason: "negative"}
 	}
@@ -111,8 +109,8 @@ func (s *Store) Fleet(ctx context.Context) (records.Fleet, error) {
 
 // Rekey implements [records.Store].
 func (s *Store) Rekey(ctx context.Context, from, to string) error {
-	if to == "" || records.ValidateReason(to) != nil {
-		return &records.InvalidError{Field: "cluster", Reason: "want 1 to 1,024 bytes of UTF-8 without NUL"}
+	if err := records.ValidateCluster(to); err != nil {
+		return fmt.Errorf("rekey fleet: %w", err)
 	}
 	return s.write(ctx, "rekey fleet", func(t *tx) error {
 		if t.exec(rekeyFleet, to, from) == 0 {
