@@ -13,7 +13,7 @@ import (
 // answered already by writing straight through.
 func (x *exchange) conclude(ctx context.Context, w http.ResponseWriter, answer takeover.Answer, err error) (outcome string) {
 	gone := err != nil && ctx.Err() != nil
-	if gone && x.client.streaming() {
+	if gone {
 		x.client.cut()
 	}
 	if owner, raw := x.client.leave(); owner != nil {
@@ -24,6 +24,9 @@ func (x *exchange) conclude(ctx context.Context, w http.ResponseWriter, answer t
 		return "client_gone"
 	case err != nil:
 		p := problemOf(err)
+		if p.code == codeStoreUnavailable && x.executes() {
+			p = problem{code: codeInProgress, record: x.name.ID()} // it was begun, and is left to others
+		}
 		if p.code == codeInternal {
 			x.e.api.config.Logger.ErrorContext(ctx, "request failed", "route", x.e.route.Operation, "error", err)
 		}

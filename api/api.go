@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -18,7 +19,9 @@ type API struct {
 	upstreams *upstreams
 	outside   *outside // for everything asked besides upstreams
 	router    chi.Router
-	byName    map[string]*endpoint
+
+	mu     sync.RWMutex
+	byName map[string]*endpoint // by operation
 }
 
 // New builds an API. It starts nothing; [API.Close] closes idle connections.
@@ -37,7 +40,7 @@ func New(config Config) (*API, error) {
 			return nil, err
 		}
 		a.upstreams.serve(e)
-		a.byName[r.Operation] = e
+		a.register(e)
 	}
 	a.router = a.newRouter()
 	return a, nil
@@ -53,11 +56,29 @@ func (a *API) Close() error {
 // Recover is what to do with an interrupted operation that no client asks for:
 // ask the reconciler of its route, if it has one. It is a takeover.Config's.
 func (a *API) Recover(r records.Record) (takeover.Terms, takeover.Work, bool) {
-	e := a.byName[r.Operation]
+	e := a.endpoint(r.Operation)
 	if e == nil {
 		return takeover.Terms{}, nil, false
 	}
 	return e.terms, nil, true
+}
+
+// register lets a record find the route of its operation, unless another has
+// that name.
+func (a *API) register(e *endpoint) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byName[e.route.Operation] != nil {
+		return false
+	}
+	a.byName[e.route.Operation] = e
+	return true
+}
+
+func (a *API) endpoint(operation string) *endpoint {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.byName[operation]
 }
 
 // ServeHTTP implements [http.Handler].

@@ -50,7 +50,8 @@ func TestCase(t *testing.T) {
 	}
 	// These need two routes, or a service's own connection.
 	t.Run("K00_LostReplyIsNotSentAgain", func(t *testing.T) { t.Parallel(); caseK00(t) })
-	t.Run("K17_K53_SameKeyOnAnotherOperation", func(t *testing.T) { t.Parallel(); caseK17(t) })
+	t.Run("K17_SameKeyOnAnotherPath", func(t *testing.T) { t.Parallel(); caseK17(t) })
+	t.Run("K53_SameKeyOnAnotherOperation", func(t *testing.T) { t.Parallel(); caseK53(t) })
 	t.Run("K09_PanicInAGoroutine", func(t *testing.T) { t.Parallel(); caseK09Process(t) })
 }
 
@@ -111,21 +112,28 @@ func caseK16(t *testing.T, d door) {
 }
 
 func caseK17(t *testing.T) {
+	anotherOperation(t, request{path: "/orders", key: "k", body: "{}"}, request{path: "/orders/1/cancel", key: "k", body: "{}"})
+}
+
+func caseK53(t *testing.T) {
+	anotherOperation(t, request{path: "/orders/1/cancel", key: "k"}, request{path: "/orders/1/refund", key: "k"})
+}
+
+// anotherOperation: two routes of one gateway, one key.
+func anotherOperation(t *testing.T, one, other request) {
 	l := creates()
 	upstream := httptest.NewServer(l)
 	t.Cleanup(upstream.Close)
-	route := func(path, operation string) api.Route {
+	var routes []api.Route
+	for _, path := range []string{"/orders", "/orders/{id}/cancel", "/orders/{id}/refund"} {
 		r := payments(t)
-		r.Path, r.Operation, r.Upstream = path, operation, upstream.URL
-		return r
-	}
-	routes := []api.Route{
-		route("/orders", "create "+t.Name()), route("/orders/{id}/cancel", "cancel "+t.Name()), route("/refunds", "refund "+t.Name()),
+		r.Path, r.Operation, r.Upstream = path, path+" "+t.Name(), upstream.URL
+		routes = append(routes, r)
 	}
 	url := openRoutes(t, routes, "", fleet()[0])[0]
-	send(t, url, request{path: "/orders", key: "k", body: "{}"}).want(t, 201)
-	send(t, url, request{path: "/orders/1/cancel", key: "k", body: "{}"}).wantProblem(t, 422, "idempotency_key_reused")
-	send(t, url, request{path: "/refunds", key: "k", body: "{}"}).wantProblem(t, 422, "idempotency_key_reused")
+	first := send(t, url, one).want(t, 201)
+	send(t, url, other).wantProblem(t, 422, "idempotency_key_reused")
+	send(t, url, one).wantReplayOf(t, first)
 	l.want(t, 1)
 }
 

@@ -23,6 +23,11 @@ var errClientGone = errors.New("the client has gone")
 type client struct {
 	w http.ResponseWriter
 
+	// What cut needs, apart from mu, which a write may hold for long.
+	cutting sync.Mutex
+	streams bool // there is an owner
+	closed  bool // the request's goroutine has left
+
 	mu     sync.Mutex
 	left   bool
 	broken bool     // a write failed: what follows is discarded
@@ -64,7 +69,7 @@ func (c *client) stream(owner *capture, status int, h http.Header, body []byte) 
 	if c.left || c.owner != nil {
 		return false
 	}
-	c.owner = owner
+	c.own(owner)
 	replaceHeader(c.w.Header(), h)
 	c.w.WriteHeader(status)
 	if len(body) > 0 {
@@ -119,7 +124,7 @@ func (c *client) hijack(owner *capture) (net.Conn, *bufio.ReadWriter, error) {
 	}
 	conn, rw, err := http.NewResponseController(c.w).Hijack()
 	if err == nil {
-		c.owner = owner
+		c.own(owner)
 	}
 	return conn, rw, err
 }
@@ -132,7 +137,8 @@ func (c *client) unwrap(owner *capture) (http.ResponseWriter, bool) {
 	if c.left || c.owner != nil && c.owner != owner {
 		return nil, false
 	}
-	c.owner, c.raw = owner, true
+	c.own(owner)
+	c.raw = true
 	return c.w, true
 }
 
@@ -146,10 +152,15 @@ func (c *client) deadline(set func(rc *http.ResponseController) error) error {
 	return set(http.NewResponseController(c.w))
 }
 
-// cut ends a write that waits for a client which does not read.
+// cut ends a write that waits for a client which does not read, if there may
+// be one. The write holds the lock, but a connection's deadlines may be set at
+// any time.
 func (c *client) cut() {
-	// Without the lock, which the waiting write holds; a connection's
-	// deadlines may be set at any time.
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	if !c.streams || c.closed {
+		return
+	}
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0))
 }
 
@@ -159,14 +170,17 @@ func (c *client) leave() (owner *capture, raw bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = true
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	c.closed = true
 	return c.owner, c.raw
 }
 
-// streaming reports whether some run writes straight through.
-func (c *client) streaming() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.owner != nil
+func (c *client) own(owner *capture) {
+	c.owner = owner
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	c.streams = true
 }
 
 // replaceHeader makes h equal to next.

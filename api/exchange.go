@@ -21,12 +21,14 @@ type exchange struct {
 	e       *endpoint
 	r       *http.Request
 	key     string // as the record has it
+	name    records.Key
 	body    []byte
 	client  client
 	applied string // value of Preference-Applied; "": none
 
-	mu   sync.Mutex
-	last *run // the last one that has ended
+	mu    sync.Mutex
+	begun bool // some run was
+	last  *run // the last one that has ended
 }
 
 // work is what the coordinator runs, once or, if this node loses the record
@@ -43,6 +45,13 @@ func (x *exchange) ended(run *run) {
 	defer x.mu.Unlock()
 	x.last = run
 	close(run.done)
+}
+
+// executes reports whether something was begun for this request.
+func (x *exchange) executes() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.begun
 }
 
 // own is the last run that has ended, or nil.
@@ -93,6 +102,9 @@ type fault struct {
 }
 
 func (x *exchange) begin(ctx context.Context) *run {
+	x.mu.Lock()
+	x.begun = true
+	x.mu.Unlock()
 	claim, _ := takeover.ClaimFrom(ctx)
 	run := &run{x: x, claim: claim, done: make(chan struct{})}
 	run.capture = newCapture(&x.client, x.e.route.MaxResponseBytes, run.mark)
@@ -106,11 +118,7 @@ func (x *exchange) begin(ctx context.Context) *run {
 // serve runs the handler to its end, however it ends.
 func (u *run) serve(ctx context.Context) {
 	// A client that does not read must not hold up work that was cancelled.
-	unhook := context.AfterFunc(ctx, func() {
-		if u.x.client.streaming() {
-			u.x.client.cut()
-		}
-	})
+	unhook := context.AfterFunc(ctx, u.x.client.cut)
 	defer unhook()
 	returned := false
 	defer func() {
@@ -128,10 +136,15 @@ func (u *run) serve(ctx context.Context) {
 // request is the client's, with the body that was read, under the work's
 // context.
 func (u *run) request(ctx context.Context) *http.Request {
-	r := u.x.r.Clone(context.WithValue(ctx, executionKey{}, &Execution{u}))
+	ctx = context.WithValue(ctx, executionKey{}, &Execution{u})
+	var r *http.Request
+	if u.x.e.detach {
+		r = u.x.r.Clone(ctx) // the handler may outlive whoever looks at the original
+	} else {
+		r = u.x.r.WithContext(ctx) // the gateway makes its own copy
+	}
 	r.Body = io.NopCloser(bytes.NewReader(u.x.body))
 	r.ContentLength, r.TransferEncoding = int64(len(u.x.body)), nil
-	r.Header.Del("Expect")
 	return r
 }
 

@@ -99,6 +99,7 @@ func forwardClaim(r *httputil.ProxyRequest) {
 		return
 	}
 	claim, h := e.Claim(), r.Out.Header
+	h.Del("Expect") // the body is here
 	h[headerKey] = []string{e.run.x.forwardedKey()}
 	h[headerEpoch] = []string{strconv.FormatInt(claim.Record.Epoch, 10)}
 	h[headerOperation] = []string{claim.Record.ID.String()}

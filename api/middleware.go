@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -36,6 +37,9 @@ func (a *API) Middleware(route Route) (func(http.Handler) http.Handler, error) {
 		return nil, err
 	}
 	e.detach = true
+	if !a.register(e) {
+		return nil, &FieldError{Path: "operation", Reason: fmt.Sprintf("%q is another route's already", route.Operation)}
+	}
 	return func(next http.Handler) http.Handler {
 		with := *e
 		with.next, with.pass = next, next
@@ -55,7 +59,7 @@ type endpoint struct {
 	next        http.Handler           // executes
 	pass        http.Handler           // for what is not recorded
 	prepare     func(capture *capture) // before a run; nil: nothing
-	detach      bool                   // next looks at the router's context, which is reused when this request returns
+	detach      bool                   // next is somebody's own: it may look at what is reused once this request has returned
 }
 
 func (a *API) newEndpoint(r Route) (*endpoint, error) {
@@ -117,6 +121,7 @@ func (x *exchange) serve(ctx context.Context, w http.ResponseWriter, values []st
 			ctx = context.WithValue(ctx, chi.RouteCtxKey, routing.Clone())
 		}
 	}
+	x.name = req.Key
 	answer, err := x.e.api.config.Coordinator.Do(ctx, req, x.work)
 	return x.conclude(ctx, w, answer, err)
 }

@@ -20,8 +20,7 @@ func (a *asked) Do(_ context.Context, r takeover.Request, _ takeover.Work) (take
 }
 
 // TestReconciler holds what is true of every way to reconcile. Its errors are
-// logged, and a template
-// can put a key into a URL.
+// logged, and a template can put a key into a URL.
 func TestReconciler(t *testing.T) {
 	t.Parallel()
 	t.Run("NeverShowsAKeyInItsErrors", func(t *testing.T) {

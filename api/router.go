@@ -17,7 +17,7 @@ func (a *API) newRouter() chi.Router {
 
 	passed := map[string]bool{}
 	for _, r := range a.config.Routes {
-		e := a.byName[r.Operation]
+		e := a.endpoint(r.Operation)
 		if !passed[r.Path] { // first all methods of the path, which it passes on, then those recorded
 			router.Handle(r.Path, e)
 			passed[r.Path] = true

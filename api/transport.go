@@ -37,9 +37,11 @@ func newTransport() *http.Transport {
 			}
 			return &counted{Conn: conn}, nil
 		},
-		TLSHandshakeTimeout:   5 * time.Second,
-		MaxIdleConnsPerHost:   512,
-		IdleConnTimeout:       30 * time.Second,
+		TLSHandshakeTimeout: 5 * time.Second,
+		MaxIdleConnsPerHost: 512,
+		// Shorter than servers commonly keep a connection (some 5s): a request
+		// written while its upstream is just closing has an unknown outcome.
+		IdleConnTimeout:       4 * time.Second,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true, // bytes as they are
 		Protocols:             &http1,
@@ -52,10 +54,13 @@ type counted struct {
 	written atomic.Int64
 }
 
-// Write counts before it writes: what is not counted was not sent.
+// Write counts before it writes, and takes back what the system did not
+// accept: what is not counted was not sent, at any moment.
 func (c *counted) Write(p []byte) (int, error) {
 	c.written.Add(int64(len(p)))
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n - len(p)))
+	return n, err
 }
 
 // countedBelow finds the counting connection below TLS.

@@ -1,0 +1,216 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/probate-dev/probate/api"
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/takeover"
+)
+
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	t.Run("HandlerFindsItsClaim", func(t *testing.T) {
+		t.Parallel()
+		l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+			e, ok := api.ExecutionFrom(r.Context())
+			claim, same := takeover.ClaimFrom(r.Context())
+			if !ok || !same || e.Claim().Record.ID != claim.Record.ID || claim.Record.Resource != "7" || claim.Record.Epoch == 0 {
+				t.Errorf("claim = %+v", claim)
+			}
+			_, _ = io.WriteString(w, chi.URLParam(r, "id")+r.PathValue("id"))
+		}}
+		url := middleware.node0(t, payments(t), l)
+		if got := send(t, url, request{key: "k"}).want(t, 200); got.body != "77" {
+			t.Errorf("body = %q", got.body)
+		}
+		free := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if _, ok := api.ExecutionFrom(r.Context()); ok {
+				t.Error("a request without a key has a claim")
+			}
+		})
+		r := payments(t)
+		r.Operation += " free"
+		send(t, middleware.node0(t, r, free), request{}).want(t, 200)
+	})
+	t.Run("RoutingOutlivesTheClient", func(t *testing.T) {
+		t.Parallel()
+		begun, finish, seen := make(chan struct{}), make(chan struct{}), make(chan string, 1)
+		l := &ledger{answer: func(_ http.ResponseWriter, r *http.Request) {
+			if chi.URLParam(r, "id") != "7" {
+				return
+			}
+			close(begun)
+			<-finish
+			seen <- chi.URLParam(r, "id")
+		}}
+		url := middleware.node0(t, payments(t), l)
+		ctx, hangUp := context.WithCancel(t.Context())
+		first := background(t, url, request{key: "k", ctx: ctx})
+		<-begun
+		hangUp()
+		<-first
+		for i := range 20 { // others use the router meanwhile
+			send(t, url, request{path: fmt.Sprintf("/orders/x%d/payments", i), key: fmt.Sprint("other", i)}).want(t, 200)
+		}
+		close(finish)
+		if id := <-seen; id != "7" {
+			t.Errorf("the handler's path parameter became %q", id)
+		}
+	})
+	t.Run("SurroundingsAreNotStored", func(t *testing.T) { t.Parallel(); surroundings(t) })
+	t.Run("HandlerMaySayThatNothingWasDone", func(t *testing.T) {
+		t.Parallel()
+		l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+			e, _ := api.ExecutionFrom(r.Context())
+			e.Untouched("out of stock")
+			w.WriteHeader(http.StatusConflict)
+		}}
+		url := middleware.node0(t, payments(t), l)
+		for range 2 {
+			send(t, url, request{key: "k"}).want(t, 409, "Idempotency-Status: executed", "Idempotency-Expires: ")
+		}
+		l.want(t, 2)
+	})
+	t.Run("HandlerMayCommitItself", func(t *testing.T) { t.Parallel(); commits(t) })
+	t.Run("RefusesAnOperationTwice", func(t *testing.T) {
+		t.Parallel()
+		a, err := api.New(api.Config{Coordinator: fleet()[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Middleware(payments(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Middleware(payments(t)); err == nil {
+			t.Error("accepted")
+		}
+		if _, err := a.Middleware(api.Route{}); err == nil {
+			t.Error("accepted nothing")
+		}
+	})
+	t.Run("AnswersWhoeverRecovers", func(t *testing.T) {
+		t.Parallel()
+		a, err := api.New(api.Config{Coordinator: fleet()[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := payments(t)
+		r.Reconciler, r.WorkTimeout = takeover.Reexecute, time.Minute
+		if _, err := a.Middleware(r); err != nil {
+			t.Fatal(err)
+		}
+		terms, work, known := a.Recover(records.Record{Operation: r.Operation})
+		if !known || work != nil || terms.Reconciler == nil || terms.WorkTimeout != time.Minute {
+			t.Errorf("%+v, %t", terms, known)
+		}
+		if _, _, known := a.Recover(records.Record{Operation: "else"}); known {
+			t.Error("knows what it does not")
+		}
+	})
+}
+
+// surroundings: what an outer middleware sets for one request is not another
+// request's.
+func surroundings(t *testing.T) {
+	a, err := api.New(api.Config{Coordinator: fleet()[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrap, err := a.Middleware(payments(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n atomic.Int64
+	inner := wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Inner", "kept")
+		w.Header().Add("Vary", "Accept")
+		_, _ = io.WriteString(w, "x")
+	}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", fmt.Sprint(n.Add(1)))
+		w.Header().Set("Vary", "Origin")
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for i := range 2 {
+		got := send(t, server.URL, request{key: "k"}).want(t, 200, "X-Inner: kept", fmt.Sprintf("X-Request-Id: %d", i+1))
+		if v := got.header.Values("Vary"); !equalStrings(v, []string{"Origin", "Accept"}) {
+			t.Errorf("answer %d: Vary = %q", i, v)
+		}
+	}
+}
+
+// commits: the handler's own transaction stores the response; whatever it then
+// writes or does, that stands.
+func commits(t *testing.T) {
+	var committed sync.Map // what its transaction would have stored
+	store := openStore(t.TempDir() + "/probate.db")
+	n := startNode("alone", store)
+	t.Cleanup(n.close)
+	for name, after := range map[string]func(w http.ResponseWriter){
+		"Answers": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "paid")
+		},
+		"Panics": func(http.ResponseWriter) { panic("too late") },
+	} {
+		l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+			e, _ := api.ExecutionFrom(r.Context())
+			o := e.Outcome(records.Response{Status: 201, Headers: []records.Header{{Name: "Set-Cookie", Value: "no"}, {Name: "X-Paid", Value: "1"}}, Body: []byte("paid")})
+			claim := e.Claim()
+			if err := store.Finalize(r.Context(), claim.Record.ID, claim.Record.Fence(), o); err != nil {
+				t.Error(err)
+			}
+			committed.Store(name, o)
+			e.Committed(o)
+			after(w)
+		}}
+		r := payments(t)
+		r.Operation += name
+		url := middleware.open(t, r, l, n)[0]
+		first := send(t, url, request{key: name}).want(t, 201, "Idempotency-Status: executed", "Idempotent-Replayed: ")
+		replay := send(t, url, request{key: name}).want(t, 201, "Idempotent-Replayed: true", "X-Paid: 1", "Set-Cookie: ")
+		if first.body != "paid" || replay.body != "paid" {
+			t.Errorf("%s: bodies = %q, %q", name, first.body, replay.body)
+		}
+		if o, _ := committed.Load(name); o.(records.Outcome).Retention != 24*time.Hour {
+			t.Errorf("outcome = %+v", o)
+		}
+		l.want(t, 1)
+	}
+}
+
+// TestSlowClient: one that does not read slows its own response down, and
+// holds up nothing once the work's time is over.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	ended := make(chan int64, 1)
+	l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+		var written int64
+		for chunk := make([]byte, 1<<20); r.Context().Err() == nil && written < 1<<30; {
+			n, _ := w.Write(chunk)
+			written += int64(n)
+		}
+		ended <- written
+	}}
+	r := payments(t)
+	r.WorkTimeout, r.Timeout = 300*time.Millisecond, 300*time.Millisecond
+	url := middleware.node0(t, r, l)
+	conn := dial(t, url)
+	defer conn.Close()
+	say(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n", paymentPath)
+	if written := <-ended; written >= 1<<30 {
+		t.Errorf("the handler wrote %d bytes to a client that read none", written)
+	}
+}
