@@ -91,11 +91,14 @@ RETURNING` + executorColumns
 
 // heartbeat adds a beat, unless the executor was fenced or left: of a beat and
 // a fence the first to lock the row wins, and the other finds nothing. A gap
-// of more than half a lease starts the run of beats anew.
+// of more than half a lease starts the run of beats anew, and so does a clock
+// that stepped back behind its start: otherwise nobody would be a fit observer
+// until the clock had caught up.
 const heartbeat = `
 UPDATE probate.executors e
    SET beat = e.beat + 1,
-       lease_since = CASE WHEN c.now - e.heartbeat_at > e.lease_ttl / 2 THEN c.now ELSE e.lease_since END,
+       lease_since = CASE WHEN c.now - e.heartbeat_at > e.lease_ttl / 2 OR e.lease_since > c.now
+                          THEN c.now ELSE e.lease_since END,
        heartbeat_at = c.now
   FROM (SELECT clock_timestamp() AS now) c
  WHERE e.id = $1::uuid AND e.state IN ('active', 'draining')
