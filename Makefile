@@ -13,7 +13,7 @@ help: ## List these targets
 
 build: ## Compile everything; the binary goes to bin/probate
 	go build ./...
-	$(if $(wildcard cmd/node/*.go),go build -trimpath -o bin/probate ./cmd/node)
+	go build -trimpath -o bin/probate ./cmd/node
 
 test: ## Install what the tests need if it is missing, and run them all
 	@.ci/setup
@@ -35,8 +35,8 @@ bench: ## Run the benchmarks
 	@.ci/setup
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 30m -p 1 ./...
 
-demo: ## Reserve, fence, take over and replay, on a store in one file
-	@go run ./tests/demo
+demo: ## Watch a payment survive the death of the node that makes it
+	@go run ./cmd/node demo
 
 ci: ## Pass every gate that a change has to pass
 	.ci/run

@@ -81,10 +81,9 @@ var law = []rule{
 		tests: []string{"takeover", "probe", "records/postgres"}, // what its node is made of
 	},
 	{folder: "tests/openapi", tests: []string{"tests/fleet"}, testOut: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3"}},
-	{folder: "tests/demo", imports: []string{"records", "records/sqlite"}},
 	{
 		folder:  "tests",
-		imports: []string{"records", "records/postgres", "records/postgres/postgrestest"},
+		imports: []string{"records", "records/postgres", "records/postgres/postgrestest", "tests/fleet"},
 		outside: append(drivers, "*"), harness: true,
 	},
 }

@@ -36,6 +36,7 @@ type cli struct {
 	Fleet      fleetCmd      `cmd:"" help:"The cluster as a whole."`
 	Purge      purgeCmd      `cmd:"" help:"Delete what has expired, now."`
 	Bench      benchCmd      `cmd:"" help:"Measure a node: requests a second, percentiles, statements a request."`
+	Demo       demoCmd       `cmd:"" help:"Watch a payment survive the death of the node that makes it."`
 	Doctor     doctorCmd     `cmd:"" help:"Check this host's set-up, and say what to do."`
 	Version    versionCmd    `cmd:"" help:"Say what this program is."`
 	Completion completionCmd `cmd:"" help:"Print a script that completes this command line in a shell."`
