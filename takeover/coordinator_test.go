@@ -145,8 +145,8 @@ func TestWaiters(t *testing.T) {
 		hangUp(gone)
 		(<-first).fails(t, gone)
 		f.pass(time.Minute)
-		if cause := h.cause.Load(); cause != nil {
-			t.Fatalf("the work's context ended: %v", *cause)
+		if e := h.ending.Load(); e != nil {
+			t.Fatalf("the work's context ended: %v", e.cause)
 		}
 		close(h.finish)
 		f.pass(time.Second)

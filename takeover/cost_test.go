@@ -67,12 +67,12 @@ func TestCost(t *testing.T) {
 		for i, m := range nodes {
 			before[i] = count(m)
 		}
-		f.pass(10 * time.Minute)
+		f.pass(3 * time.Minute)
 		for i, m := range nodes {
 			now := count(m)
 			statements, beats := now.statements-before[i].statements, now.beats-before[i].beats
-			if beats < 550 || beats > 650 {
-				t.Errorf("%s: %d heartbeats in ten minutes", m.name, beats)
+			if beats < 160 || beats > 200 {
+				t.Errorf("%s: %d heartbeats in three minutes", m.name, beats)
 			}
 			if statements > 3*beats {
 				t.Errorf("%s: %d statements in %d heartbeats", m.name, statements, beats)

@@ -27,11 +27,11 @@ func TestLostLease(t *testing.T) {
 		h, first := begin(m, askOnce("k"))
 		m.gate.shut()
 		last := m.row(t).HeartbeatAt
-		f.await("the work ends", func() bool { return h.cause.Load() != nil })
+		f.await("the work ends", func() bool { return h.ending.Load() != nil })
 		if !h.ended(takeover.ErrLeaseLost) {
-			t.Errorf("it ended for %v", *h.cause.Load())
+			t.Errorf("it ended for %v", h.ending.Load().cause)
 		}
-		if after := time.Since(last); after > 12*time.Second+20*time.Millisecond || after < 11*time.Second {
+		if after := h.ending.Load().at.Sub(last); after > 12*time.Second+20*time.Millisecond || after < 11*time.Second {
 			t.Errorf("it ended %s after the last heartbeat, want lease ttl − margin", after)
 		}
 		if n := m.Status().InProgress; n != 1 {
@@ -301,9 +301,9 @@ func leaseCases(t *testing.T) {
 			h, _ := begin(m, askOnce("k"))
 			last := m.row(t).HeartbeatAt
 			stop := m.gate.Always(recordstest.Heartbeat, recordstest.Fault{Err: fmt.Errorf("heartbeat: %w", err)})
-			f.await("the work ends", func() bool { return h.cause.Load() != nil })
-			if after := time.Since(last); !h.ended(takeover.ErrLeaseLost) || after > 12*time.Second+20*time.Millisecond {
-				t.Errorf("it ended %s after the last heartbeat, for %v", after, *h.cause.Load())
+			f.await("the work ends", func() bool { return h.ending.Load() != nil })
+			if after := h.ending.Load().at.Sub(last); !h.ended(takeover.ErrLeaseLost) || after > 12*time.Second+20*time.Millisecond {
+				t.Errorf("it ended %s after the last heartbeat, for %v", after, h.ending.Load().cause)
 			}
 			stop()
 			f.await("it goes on afterwards", func() bool { return m.Status().HeartbeatAge < 2*time.Second })
@@ -316,9 +316,9 @@ func leaseCases(t *testing.T) {
 		h, _ := begin(m, askOnce("k"))
 		last := m.row(t).HeartbeatAt
 		m.gate.freeze()
-		f.await("the work ends", func() bool { return h.cause.Load() != nil })
-		if after := time.Since(last); !h.ended(takeover.ErrLeaseLost) || after > 12*time.Second+20*time.Millisecond {
-			t.Errorf("it ended %s after the last heartbeat, for %v", after, *h.cause.Load())
+		f.await("the work ends", func() bool { return h.ending.Load() != nil })
+		if after := h.ending.Load().at.Sub(last); !h.ended(takeover.ErrLeaseLost) || after > 12*time.Second+20*time.Millisecond {
+			t.Errorf("it ended %s after the last heartbeat, for %v", after, h.ending.Load().cause)
 		}
 	})
 }

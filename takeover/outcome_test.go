@@ -92,7 +92,7 @@ func TestOutcome(t *testing.T) {
 		h, first := begin(m, req)
 		(<-first).check(t, takeover.Executed, "")
 		if took := time.Since(since); took != 20*time.Second || !h.ended(takeover.ErrWorkTimeout) {
-			t.Errorf("it ended after %s for %v", took, *h.cause.Load())
+			t.Errorf("it ended after %s for %v", took, h.ending.Load().cause)
 		}
 		stands(t, m, req, records.Unknown)
 	})

@@ -48,10 +48,11 @@ func (s *server) openFor(t testing.TB, node string) records.Store {
 	return st
 }
 
-// hasty are times with a lease that a test can outlast.
+// hasty are times with a lease that a test can outlast, and that a busy
+// machine can keep.
 func hasty() takeover.Config {
 	c := brisk()
-	c.StatementTimeout, c.LeaseTTL, c.Margin = 500*time.Millisecond, 3*time.Second, time.Second
+	c.StatementTimeout, c.LeaseTTL, c.Margin = time.Second, 6*time.Second, 1500*time.Millisecond
 	return c
 }
 
@@ -88,7 +89,10 @@ func TestPostgres(t *testing.T) {
 		t.Run("AKilledOwnerIsOvertaken/"+name, func(t *testing.T) {
 			t.Parallel()
 			s := newPostgresFleet(t)
-			c := hasty()
+			c := brisk()
+			if config.Policy == records.PolicyLease {
+				c = hasty()
+			}
 			c.Policy = config.Policy
 			nodes := s.start(c, "a", "b", "c")
 			s.attested(nodes...)

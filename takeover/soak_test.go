@@ -1,7 +1,9 @@
 package takeover_test
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -21,17 +23,19 @@ func TestSoak(t *testing.T) {
 	for _, policy := range []records.Policy{records.PolicyProbe, records.PolicyLease} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
+			seed := cmp.Or(*soakSeed, rand.Uint64())
 			t.Logf("seed %d", seed)
 			synctest.Test(t, func(t *testing.T) { soak(t, policy, seed) })
 		})
 	}
 }
 
-const (
-	soakFor     = 6 * time.Minute // virtual
-	soakClients = 6
+var (
+	soakFor  = flag.Duration("soak.for", 2*time.Minute, "virtual time of the soak")
+	soakSeed = flag.Uint64("soak.seed", 0, "seed of the soak's faults; 0: at random")
 )
+
+const soakClients = 6
 
 // turmoil is a fleet at which everything fails now and then.
 type turmoil struct {
@@ -55,11 +59,14 @@ func soak(t *testing.T, policy records.Policy, seed uint64) {
 	}
 	over := make(chan struct{})
 	var supervisors sync.WaitGroup
-	for _, m := range f.start(z.config, "a", "b", "c") {
+	nodes := f.start(z.config, "a", "b", "c")
+	for _, m := range nodes {
 		z.present[m.name] = m
+	}
+	for _, m := range nodes {
 		supervisors.Go(func() { z.supervise(m, over) })
 	}
-	end := time.Now().Add(soakFor)
+	end := time.Now().Add(*soakFor)
 	for range soakClients {
 		z.work.Go(func() { z.client(end) })
 	}

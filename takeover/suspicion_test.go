@@ -412,7 +412,7 @@ func suspicionCases(t *testing.T) {
 			}
 			(<-first).check(t, takeover.Executed, "held")
 			(<-waiting).check(t, takeover.Waited, "held")
-			f.pass(time.Minute)
+			f.pass(20 * time.Second) // more than a lease
 			nobodyFenced(t, nodes[0])
 			f.serving(nodes...)
 		}

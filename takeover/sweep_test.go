@@ -176,7 +176,7 @@ func TestSweep(t *testing.T) {
 		orphans := b.gate.Calls(recordstest.Orphans)
 		f.die(a)
 		f.fence(a)
-		f.pass(2 * time.Minute)
+		f.pass(time.Minute)
 		stands(t, b, ask("k"), records.InProgress)
 		if n := b.gate.Calls(recordstest.Orphans) - orphans; n != 0 {
 			t.Errorf("it looked %d times", n)
@@ -260,12 +260,12 @@ func TestPurge(t *testing.T) {
 	rule(t, "KeepsInProgressRecordsForever", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{
 			Heartbeat: time.Minute, StatementTimeout: time.Minute, LeaseTTL: 10 * time.Minute, ProbeBudget: 10 * time.Minute,
-			SweepEvery: time.Hour, PurgeEvery: time.Hour,
+			SweepEvery: time.Hour, PurgeEvery: 10 * time.Minute,
 		}, "a")[0]
 		req := ask("k")
 		req.Terms.Retention, req.Terms.WorkTimeout = time.Second, 100*time.Hour
 		h, first := begin(m, req)
-		f.pass(48 * time.Hour)
+		f.pass(3 * time.Hour)
 		stands(t, m, req, records.InProgress)
 		close(h.finish)
 		(<-first).check(t, takeover.Executed, "held")

@@ -55,7 +55,12 @@ type held struct {
 	begun, finish chan struct{}
 	once          sync.Once
 	runs          atomic.Int64
-	cause         atomic.Pointer[error] // why its context ended, if it did first
+	ending        atomic.Pointer[ending] // of its context, if it ended first
+}
+
+type ending struct {
+	cause error
+	at    time.Time
 }
 
 func newHeld() *held { return &held{begun: make(chan struct{}), finish: make(chan struct{})} }
@@ -67,9 +72,9 @@ func (h *held) work(ctx context.Context) takeover.Completion {
 	case <-h.finish:
 		return created("held")
 	case <-ctx.Done():
-		cause := context.Cause(ctx)
-		h.cause.Store(&cause)
-		return takeover.Completion{Reason: cause.Error()}
+		e := &ending{context.Cause(ctx), time.Now()}
+		h.ending.Store(e)
+		return takeover.Completion{Reason: e.cause.Error()}
 	}
 }
 
@@ -83,8 +88,8 @@ func (h *held) stubborn(context.Context) takeover.Completion {
 
 // ended reports whether the work's context ended for the given reason.
 func (h *held) ended(want error) bool {
-	cause := h.cause.Load()
-	return cause != nil && errors.Is(*cause, want)
+	e := h.ending.Load()
+	return e != nil && errors.Is(e.cause, want)
 }
 
 // refuse is work that must not run.
