@@ -244,3 +244,27 @@ func missingKeys(n *yaml.Node, typ reflect.Type, path string) map[string]string 
 	}
 	return missing
 }
+
+// FuzzConfig: no file makes a node panic, or fails without saying at which
+// path.
+func FuzzConfig(f *testing.F) {
+	text, err := os.ReadFile("../../probate.example.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add("store: sqlite:\nlisten: ':'\ninternal: {listen: '[::]:1', allow: [::/0]}\n")
+	f.Add("routes: [{match: {path: '/{'}, reconcile: {get: '{'}, fingerprint: {ignore_json: ['~']}, realm: {}}]")
+	file := filepath.Join(f.TempDir(), "fuzz.yaml")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readConfig(settings{file: file})
+		for _, one := range faultsOf(err) {
+			if err != nil && !strings.Contains(one.Error(), ": ") {
+				t.Errorf("a fault without a place: %v", one)
+			}
+		}
+	})
+}

@@ -69,6 +69,14 @@ func TestDoctor(t *testing.T) {
 		}
 	})
 
+	t.Run("FindsNothingWrongBeforeTheFirstStart", func(t *testing.T) {
+		t.Parallel()
+		out := ok(t, "doctor", "--store", sqliteStore(t), "--internal.listen", "127.0.0.1:0")
+		if !strings.Contains(out, "→ it is made when the first node starts here") {
+			t.Errorf("%s", out)
+		}
+	})
+
 	t.Run("SaysThatTheStoreIsAway", func(t *testing.T) {
 		t.Parallel()
 		r := invoke(t, nil, "doctor", "--store", "postgres://127.0.0.1:1/d?sslmode=disable", "--internal.allow", "127.0.0.0/8", "--internal.listen", "127.0.0.1:0")

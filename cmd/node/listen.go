@@ -43,11 +43,38 @@ func (n *node) servePublic(w http.ResponseWriter, r *http.Request) {
 		n.probes.Health(w, r)
 		return
 	}
-	if n.leaving.Load() {
-		// The answer is given; the next request should go to another node.
-		w.Header().Set("Connection", "close")
+	if n.leaving.Load() && r.Header.Get("Upgrade") == "" {
+		w = &lastAnswer{ResponseWriter: w}
 	}
 	n.tracer.serve(n.gateway.Load(), w, r)
+}
+
+// lastAnswer ends its connection, in words: the answer is given, and the
+// client's next request should go to another node. Connections that are closed
+// without a word can lose the request that is on its way.
+type lastAnswer struct {
+	http.ResponseWriter
+	told bool
+}
+
+// Unwrap is for [http.ResponseController].
+func (l *lastAnswer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (l *lastAnswer) WriteHeader(status int) {
+	if status >= http.StatusOK && !l.told {
+		l.told = true
+		l.Header().Set("Connection", "close")
+	}
+	l.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (l *lastAnswer) Write(b []byte) (int, error) {
+	if !l.told {
+		l.WriteHeader(http.StatusOK)
+	}
+	return l.ResponseWriter.Write(b)
 }
 
 // internalServer serves peers, balancers and operators.

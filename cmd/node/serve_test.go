@@ -72,6 +72,22 @@ func TestServe(t *testing.T) {
 		}
 	})
 
+	t.Run("PassesOnWhatNoRouteRecords", func(t *testing.T) {
+		t.Parallel()
+		s, client := newService(t), browser(t)
+		file := configure(t, sqliteStore(t), s.URL, "pass_through: "+s.URL)
+		n := startEmbedded(t, "--config", file, "--probe-path", "-")
+		ready(t, client, n.internal)
+		for _, path := range []string{"/elsewhere", "/orders", "/probe"} {
+			if status, body := get(t.Context(), client, n.public+path); status != http.StatusCreated || body != "order of " {
+				t.Errorf("GET %s: %d %s", path, status, body)
+			}
+		}
+		if n := s.times(""); n != 3 {
+			t.Errorf("the service saw %d requests", n)
+		}
+	})
+
 	t.Run("AnswersEverybodyBeforeItEnds", func(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
@@ -89,7 +105,7 @@ func TestServe(t *testing.T) {
 			t.Fatal("it ended with a request under way")
 		}
 		close(s.release)
-		if got := <-first; got.status != http.StatusCreated || got.header.Get("Connection") == "keep-alive" {
+		if got := <-first; got.status != http.StatusCreated || got.how != "executed" {
 			t.Errorf("answer: %+v", got)
 		}
 		<-n.ended
@@ -110,6 +126,8 @@ func TestServe(t *testing.T) {
 		})
 		if got := order(t.Context(), client, n.public, "late", ""); got.status != http.StatusCreated || got.how != "executed" {
 			t.Errorf("a request during the delay: %+v", got)
+		} else if !got.last {
+			t.Error("its client was not told to look for another node")
 		}
 		if n.over() {
 			t.Error("it ended before the delay was over")
