@@ -18,6 +18,7 @@ import (
 // come as far as it can.
 type arena struct {
 	testing.TB
+	dsn      string
 	db       *sql.DB
 	store    *postgres.Store
 	observed chan postgres.Observation // what failed in the store
@@ -26,7 +27,7 @@ type arena struct {
 func newArena(t testing.TB, mutations ...postgres.Mutation) *arena {
 	t.Helper()
 	dsn := postgrestest.Database(t)
-	a := &arena{TB: t, db: postgrestest.Open(t, dsn), observed: make(chan postgres.Observation, 100)}
+	a := &arena{TB: t, dsn: dsn, db: postgrestest.Open(t, dsn), observed: make(chan postgres.Observation, 100)}
 	store, err := postgres.OpenMutated(t.Context(), postgres.Config{
 		DSN: dsn, Cluster: "test", Grace: recordstest.Grace,
 		StatementTimeout: time.Minute, DataTimeout: time.Minute, // no timeout decides a race

@@ -30,11 +30,6 @@
 //
 // # Not promised
 //
-// A statement reads the state of the executor that asks when it starts. One
-// that then waits for a row's lock, at most the lock timeout, can land after a
-// fence that committed meanwhile. Such a claim is a dead executor's, as if it
-// had come just before the fence, and is taken over like any other.
-//
 // What the server acknowledges must be durable: synchronous_commit must not be
 // off, and a standby that may become the primary must be synchronous.
 //

@@ -84,9 +84,9 @@ func (s *Store) FenceByOperator(ctx context.Context, id records.ExecutorID, oper
 }
 
 // fencing runs a fence behind all others, and behind the suspect's claims that
-// are on their way, and returns the suspect's row. try
-// reports whether it is decided; it is not if a clock moved a condition
-// between the statement that decides and the one that explains.
+// are on their way, and returns the suspect's row. try reports whether it is
+// decided; it is not if a clock moved a condition between the statement that
+// decides and the one that explains.
 func (s *Store) fencing(ctx context.Context, name string, id records.ExecutorID,
 	try func(context.Context, transaction) (decided bool, _ error),
 ) (records.Executor, error) {

@@ -55,6 +55,10 @@ func (s *Store) FinalizeTx(ctx context.Context, db *sql.DB, id records.ID, f rec
 		return classify(ctx, "finalize in join", err)
 	}
 	if n == 0 {
+		// The same call may have landed meanwhile, its reply lost.
+		if landed, err := s.joinBegin(ctx, tx, id, f); landed || err != nil {
+			return err
+		}
 		return fmt.Errorf("finalize in join: %w", records.ErrFenced)
 	}
 	err = tx.Commit()

@@ -35,13 +35,25 @@ func (s *Store) loadBatch(batch []records.ID) []groupcommit.Result[records.Held]
 }
 
 // loadRows reads n records, each with its executor and the state of the
-// executor that asks, and returns a row for each, found or not.
+// executor that asks, and returns a row for each, found or not. What several
+// ask for is read once and shared.
 func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker records.ExecutorID, id records.ID)) ([]heldRow, error) {
+	type question struct {
+		asker records.ExecutorID
+		id    records.ID
+	}
+	place := make(map[question]int, n)
+	at := make([]int, n)
 	askers, ids := newArray(oid.T_uuid, n, 16), newArray(oid.T_bytea, n, 32)
-	for i := range n {
+	for i := range at {
 		asker, id := asked(i)
-		askers.add(asker[:])
-		ids.add(id[:])
+		q := question{asker, id}
+		if _, ok := place[q]; !ok {
+			place[q] = len(place)
+			askers.add(asker[:])
+			ids.add(id[:])
+		}
+		at[i] = place[q]
 	}
 	var rows []heldRow
 	err := s.data.attempt(ctx, "load", n, func(ctx context.Context) error {
@@ -50,9 +62,13 @@ func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker reco
 	if err != nil {
 		return nil, err
 	}
-	inOrder := make([]heldRow, n)
+	found := make([]heldRow, len(place))
 	for _, row := range rows {
-		inOrder[row.Asked-1] = row
+		found[row.Asked-1] = row
+	}
+	inOrder := make([]heldRow, n)
+	for i := range inOrder {
+		inOrder[i] = found[at[i]]
 	}
 	return inOrder, nil
 }

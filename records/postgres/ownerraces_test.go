@@ -135,7 +135,7 @@ var purgeRaces = []race{
 	{"APurgeSparesAFreshClaim", []postgres.Mutation{
 		without(postgres.Purge, "FOR UPDATE SKIP LOCKED"),
 		without(postgres.Purge, `
-   AND r.state <> 'in_progress'
+   AND r.state IS DISTINCT FROM 'in_progress'
    AND r.expires_at < clock_timestamp() - $1::bigint * interval '1 microsecond'`),
 	}, func(a *arena) bool {
 		e := a.boot()

@@ -78,7 +78,7 @@ const listExecutors = `
 SELECT` + executorColumns + `
   FROM probate.executors e
  WHERE cardinality($1::text[]) = 0 OR e.state = ANY ($1::text[])
- ORDER BY e.slot, e.registered_at, e.id`
+ ORDER BY e.slot COLLATE "C", e.registered_at, e.id`
 
 // insertExecutor adds a boot. The unique index on the slot of those that live
 // would refuse a second one, if the queue on the fleet row had let it through.

@@ -31,17 +31,20 @@ SELECT` + recordColumns + `
 // purge deletes records whose retention and grace have passed. The condition
 // stands twice: inside it finds and locks rows, passing over those that
 // somebody holds; outside it decides, because a row may have been claimed anew
-// between the two, and must then stay.
+// between the two, and must then stay. The ids are an array, so that they are
+// found once: as a subquery that is joined they can be found again for every
+// row, each time others, and the limit is none. IS DISTINCT FROM is "<>" that
+// the partial index on what expires does not answer: the rows come by their id.
 const purge = `
 DELETE FROM probate.records r
- WHERE r.id IN (SELECT o.id
-                  FROM probate.records o
-                 WHERE o.state <> 'in_progress'
-                   AND o.expires_at < now() - $1::bigint * interval '1 microsecond'
-                 ORDER BY o.expires_at
-                 LIMIT $2
-                   FOR UPDATE SKIP LOCKED)
-   AND r.state <> 'in_progress'
+ WHERE r.id = ANY (ARRAY(SELECT o.id
+                           FROM probate.records o
+                          WHERE o.state <> 'in_progress'
+                            AND o.expires_at < now() - $1::bigint * interval '1 microsecond'
+                          ORDER BY o.expires_at
+                          LIMIT $2
+                            FOR UPDATE SKIP LOCKED))
+   AND r.state IS DISTINCT FROM 'in_progress'
    AND r.expires_at < clock_timestamp() - $1::bigint * interval '1 microsecond'`
 
 // listColumns are a record's without request and body.
@@ -89,7 +92,7 @@ SELECT` + listColumns + `
    AND ($6::bytea IS NULL OR r.operation = $6::bytea)
    AND ($7::text IS NULL OR r.state = $7::text)
    AND ($8::uuid IS NULL OR r.executor_id = $8::uuid)
-   AND ($9::bigint IS NULL OR r.created_at < now() - $9::bigint * interval '1 microsecond')
+   AND ($9::bigint IS NULL OR r.created_at <= now() - $9::bigint * interval '1 microsecond')
  ORDER BY r.id
  LIMIT $3
 )
