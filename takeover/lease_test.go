@@ -31,10 +31,12 @@ func going() *lease {
 	return l
 }
 
+// endedBy reports a context that did not end for the wanted cause, or, with
+// none, that ended.
 func endedBy(ctx context.Context, want error) error {
 	synctest.Wait()
-	if want == nil && ctx.Err() != nil || !errors.Is(context.Cause(ctx), want) {
-		return fmt.Errorf("context ended with %w, want %v", context.Cause(ctx), want)
+	if cause := context.Cause(ctx); !errors.Is(cause, want) {
+		return fmt.Errorf("context ended for %w", errors.Join(cause, errors.New("and not as wanted")))
 	}
 	return nil
 }
@@ -228,8 +230,8 @@ func TestRunningSet(t *testing.T) {
 		r.leave(one)
 		synctest.Wait()
 		select {
-		case <-empty:
-			t.Fatal("empty with an entry")
+		case err := <-empty:
+			t.Fatalf("empty with an entry: %v", err)
 		default:
 		}
 		r.leave(two)
@@ -313,8 +315,8 @@ func TestFlights(t *testing.T) {
 		fs.land(f, landing{})
 		synctest.Wait()
 		select {
-		case <-empty:
-			t.Fatal("one is under way")
+		case err := <-empty:
+			t.Fatalf("one is under way: %v", err)
 		default:
 		}
 		fs.land(g, landing{})

@@ -73,7 +73,7 @@ func (l *ledger) begin(ctx context.Context, m *member) *execution {
 		l.t.Error("an execution without a claim")
 	}
 	r := claim.Record
-	l.handedOver(claim)
+	l.handedOver(ctx, claim)
 	if age, limit := m.Status().HeartbeatAge, m.startLimit(); age >= limit && m.Identity().Executor == r.Executor {
 		l.t.Errorf("I7: %s began %s after its last heartbeat", m.name, age)
 	}
@@ -91,13 +91,20 @@ func (l *ledger) begin(ctx context.Context, m *member) *execution {
 
 // handedOver checks I5: the predecessor is terminal, or does not run the
 // record, or is the same executor.
-func (l *ledger) handedOver(c takeover.Claim) {
+func (l *ledger) handedOver(ctx context.Context, c takeover.Claim) {
 	from := c.Previous.Executor
 	if from == (records.ExecutorID{}) || from == c.Record.Executor {
 		return
 	}
 	m := l.f.member(from)
-	if m == nil || m.executor(l.t, from).State.Terminal() {
+	if m == nil {
+		return
+	}
+	row, err := m.gate.Store.LoadExecutor(context.WithoutCancel(ctx), from)
+	if err != nil {
+		l.t.Error(err)
+	}
+	if row.State.Terminal() {
 		return
 	}
 	if _, running := m.Entry(c.Record.ID); running {

@@ -150,16 +150,15 @@ func (l *link) pass(stopped fault) bool {
 		l.mu.Lock()
 		fault, moved, delay := l.fault, l.moved, l.delay
 		l.mu.Unlock()
-		switch fault {
-		case cut:
+		if fault == cut {
 			return false
-		case blackhole, stopped:
-			<-moved
-		default:
+		}
+		if fault != blackhole && fault != stopped {
 			if delay > 0 {
 				<-time.After(delay)
 			}
 			return true
 		}
+		<-moved
 	}
 }

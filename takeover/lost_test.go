@@ -45,7 +45,7 @@ func TestLostLease(t *testing.T) {
 
 	rule(t, "LeavesInterruptedWorkToItsReconciler", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
-		req := askKnowing("k", func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
+		req := askKnowing("lost", func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
 			return takeover.FoundApplied(created("found").Response), nil
 		})
 		h, first := begin(m, req)

@@ -2,7 +2,6 @@ package takeover_test
 
 import (
 	"flag"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -17,8 +16,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
 		if err := flag.Set("test.parallel", "6"); err != nil {
-			os.Stderr.WriteString(err.Error())
-			os.Exit(2)
+			panic(err)
 		}
 	}
 	goleak.VerifyTestMain(m)

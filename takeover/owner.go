@@ -84,7 +84,7 @@ func (n *Node) start(ctx context.Context, f func(ctx context.Context)) (stop fun
 func (n *Node) enlist(ctx context.Context, b *boot) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(n.leaving, func() { cancel(context.Cause(n.leaving)) })()
+	defer context.AfterFunc(n.leaving, func() { cancel(context.Cause(n.leaving)) })() //nolint:contextcheck // a second end, besides ctx's
 	n.learnPeers(ctx)
 	seen := n.asker.Probe(ctx, n.self(b), records.ID{}, 0)
 	somebody := seen.Signer != records.ExecutorID{} || seen.Claimed != records.ExecutorID{}

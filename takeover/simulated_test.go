@@ -81,6 +81,19 @@ func (w *wire) state() (f fault, moved <-chan struct{}) {
 	return w.fault, w.moved
 }
 
+// wired is the wire on which from asks to.
+func (f *fleet) wired(from, to *member) *wire {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := [2]string{from.name, to.name}
+	if w, ok := f.lines[key].(*wire); ok {
+		return w
+	}
+	w := newWire()
+	f.lines[key] = w
+	return w
+}
+
 // at finds who listens at a URL, and the wire that leads there.
 func (s *station) at(url string) (*station, *wire) {
 	s.fleet.mu.Lock()
@@ -89,8 +102,7 @@ func (s *station) at(url string) (*station, *wire) {
 	for _, m := range boots {
 		other := m.calls.station.Load()
 		if up, _ := other.listening(); up && m.config.URL == url {
-			w, _ := s.fleet.between(s.member, m).(*wire)
-			return other, w
+			return other, s.fleet.wired(s.member, m)
 		}
 	}
 	return nil, nil
