@@ -27,6 +27,7 @@ const (
 	InProgress     = inProgress
 	LockTerminal   = lockTerminal
 	SettledMany    = settledMany
+	PurgeExecutors = purgeExecutors
 )
 
 // A Mutation takes a guard out of a statement, or weakens it.
@@ -91,3 +92,6 @@ func (s *Store) FinalizeBatch(held []records.Record, o records.Outcome) []error 
 	}
 	return errs
 }
+
+// MaxExamined is how many rows one page of a listing looks at.
+const MaxExamined = examinedRows

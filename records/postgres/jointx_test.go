@@ -149,7 +149,7 @@ func TestFinalizeTx(t *testing.T) {
 		err = a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
 			o, err := place(ctx, tx)
 			a.check(err)
-			await(t, "the server to end the transaction", func() bool { return a.sessions("idle in transaction") == 0 })
+			await(t, "the server to end the transaction", func() bool { return a.sessions(ctx, "idle in transaction") == 0 })
 			return o, nil
 		})
 		if !errors.Is(err, records.ErrUnavailable) {
@@ -180,9 +180,9 @@ func TestFinalizeTx(t *testing.T) {
 }
 
 // sessions counts this database's sessions in a state.
-func (a *arena) sessions(state string) (n int) {
+func (a *arena) sessions(ctx context.Context, state string) (n int) {
 	a.Helper()
-	a.check(a.db.QueryRowContext(a.Context(), `
+	a.check(a.db.QueryRowContext(ctx, `
 SELECT count(*)
   FROM pg_stat_activity
  WHERE datname = current_database() AND state = $1`, state).Scan(&n))
