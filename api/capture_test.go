@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -145,7 +146,7 @@ func TestCapture(t *testing.T) {
 		t.Parallel()
 		u, _, _ := captureOf(9)
 		u.Header().Set("Content-Length", "1")
-		if _, err := io.WriteString(u, "ab"); err != http.ErrContentLength {
+		if _, err := io.WriteString(u, "ab"); !errors.Is(err, http.ErrContentLength) {
 			t.Errorf("too long: %v", err)
 		}
 		u.close(true)
@@ -157,7 +158,7 @@ func TestCapture(t *testing.T) {
 		}
 		u, _, _ = captureOf(9)
 		u.WriteHeader(204)
-		if _, err := io.WriteString(u, "a"); err != http.ErrBodyNotAllowed {
+		if _, err := io.WriteString(u, "a"); !errors.Is(err, http.ErrBodyNotAllowed) {
 			t.Errorf("no body: %v", err)
 		}
 		defer func() {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ var neverStored = map[string]bool{
 }
 
 // storable is what is kept of a response's headers, by name, the values of one
-// name in their order. Values that stood in base before the handler ran are
+// name in their order, as net/http sends them. Values that stood in base before the handler ran are
 // the surroundings' and not the response's.
 func storable(h, base http.Header) []records.Header {
 	names := make([]string, 0, len(h))
@@ -80,7 +81,7 @@ func storable(h, base http.Header) []records.Header {
 	named := connectionNamed(h)
 	for name, values := range h {
 		switch canonical := http.CanonicalHeaderKey(name); {
-		case neverStored[canonical], strings.HasPrefix(canonical, "Proxy-"), strings.HasPrefix(name, http.TrailerPrefix), slices.Contains(named, canonical):
+		case !httpguts.ValidHeaderFieldName(name), neverStored[canonical], strings.HasPrefix(canonical, "Proxy-"), strings.HasPrefix(name, http.TrailerPrefix), slices.Contains(named, canonical):
 			continue
 		case base != nil && slices.Equal(values, base[name]):
 			continue
@@ -95,7 +96,7 @@ func storable(h, base http.Header) []records.Header {
 	stored := make([]records.Header, 0, count)
 	for _, name := range names {
 		for _, v := range h[name] {
-			stored = append(stored, records.Header{Name: name, Value: v})
+			stored = append(stored, records.Header{Name: name, Value: oneLine.Replace(textproto.TrimString(v))})
 		}
 	}
 	return stored
@@ -117,12 +118,11 @@ func listed(lines []string) []string {
 	return names
 }
 
+var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
+
 // restore writes stored headers over what stands in h.
 func restore(h http.Header, stored []records.Header) {
 	for i, s := range stored {
-		if !httpguts.ValidHeaderFieldName(s.Name) || !httpguts.ValidHeaderFieldValue(s.Value) {
-			continue // it could not have been sent, so it cannot be sent again
-		}
 		if i > 0 && stored[i-1].Name == s.Name {
 			h[s.Name] = append(h[s.Name], s.Value)
 		} else {
