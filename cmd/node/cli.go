@@ -97,7 +97,7 @@ func run(ctx context.Context, p process) (code int) {
 	}
 	e.json, e.file = c.Output == "json", e.configFile(c.Config)
 	if parsed.Command() != "serve" {
-		var stop func()
+		var stop func() bool
 		ctx, stop = e.untilSignal(ctx)
 		defer stop()
 	}
@@ -119,22 +119,30 @@ func orHelp(args []string) []string {
 
 var errInterrupted = errors.New("interrupted")
 
-// untilSignal is a context that the first signal ends.
-func (e *env) untilSignal(ctx context.Context) (context.Context, func()) {
+// untilSignal is a context that the first signal ends, but for those to
+// ignore. stop takes no more signals, and reports whether there was one.
+func (e *env) untilSignal(ctx context.Context, ignored ...os.Signal) (_ context.Context, stop func() (interrupted bool)) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
+	done := make(chan bool, 1)
 	go func() {
-		defer close(done)
-		select {
-		case <-e.signals:
-			cancel(errInterrupted)
-			e.deaf()
-		case <-ctx.Done():
+		for {
+			select {
+			case s := <-e.signals:
+				if slices.Contains(ignored, s) {
+					continue
+				}
+				e.deaf()
+				cancel(errInterrupted)
+				done <- true
+			case <-ctx.Done():
+				done <- false
+			}
+			return
 		}
 	}()
-	return ctx, func() {
+	return ctx, func() bool {
 		cancel(nil)
-		<-done
+		return <-done
 	}
 }
 

@@ -155,7 +155,7 @@ func TestCompletion(t *testing.T) {
 	t.Run("KnowsCommandsFlagsAndTheirValues", func(t *testing.T) {
 		t.Parallel()
 		for line, want := range map[string]string{
-			"":                          "bench completion doctor executors fleet migrate probe purge records serve version",
+			"":                          "bench completion demo doctor executors fleet migrate probe purge records serve version",
 			"rec":                       "records",
 			"records ":                  "list show",
 			"-o json exec":              "executors",

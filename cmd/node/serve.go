@@ -52,19 +52,27 @@ func (c *serveCmd) Run(ctx context.Context, e *env) error {
 		return err
 	}
 	defer t.close(ctx, log)
-	if _, embedded := sqlitePath(config.Store); c.Migrate && !embedded {
-		log.InfoContext(ctx, "migrating store", "store", config.storeName())
-		if err := postgres.Migrate(ctx, config.Store); err != nil {
-			return err
-		}
-	}
-	n, err := openNode(ctx, config, log, t)
-	if err != nil {
+	starting, started := e.untilSignal(ctx, syscall.SIGHUP)
+	n, err := c.open(starting, config, log, t)
+	if interrupted := started(); err != nil {
 		return err
+	} else if interrupted {
+		return errors.Join(errInterrupted, n.close())
 	}
 	n.announce(ctx)
 	err = n.obey(ctx, e.signals, e.deaf, func() settings { return e.settings(c.Settings) })
 	return errors.Join(err, n.close())
+}
+
+// open does what can take long before a node can be told to leave.
+func (c *serveCmd) open(ctx context.Context, config Config, log *slog.Logger, t *tracer) (*node, error) {
+	if _, embedded := sqlitePath(config.Store); c.Migrate && !embedded {
+		log.InfoContext(ctx, "migrating store", "store", config.storeName())
+		if err := postgres.Migrate(ctx, config.Store); err != nil {
+			return nil, err
+		}
+	}
+	return openNode(ctx, config, log, t)
 }
 
 // report is what serve --check says of a configuration without faults.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -192,6 +195,26 @@ func TestServe_RefusesToStart(t *testing.T) {
 		refused(t, exitStore, "probate doctor says more", "--store", "postgres://127.0.0.1:1/d?sslmode=disable", "--internal.allow", "127.0.0.0/8")
 	})
 
+	t.Run("WhenToldToStopFirst", func(t *testing.T) {
+		t.Parallel()
+		silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		var errs bytes.Buffer
+		p := process{
+			args: []string{
+				"serve", "--listen", "127.0.0.1:0", "--internal.listen", "127.0.0.1:0", "--internal.allow", "127.0.0.0/8",
+				"--store", "postgres://" + silent.Addr().String() + "/d?sslmode=disable",
+			},
+			in: strings.NewReader(""), out: io.Discard, err: &errs, signals: signalled(syscall.SIGHUP, syscall.SIGTERM), deaf: func() {},
+		}
+		if code := run(t.Context(), p); code != exitFailed || !strings.Contains(errs.String(), errInterrupted.Error()) {
+			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+	})
+
 	t.Run("OnAPortThatIsTaken", func(t *testing.T) {
 		t.Parallel()
 		n := startEmbedded(t, "--config", configure(t, sqliteStore(t), "http://127.0.0.1:1"))
@@ -221,6 +244,15 @@ func TestServe_RefusesToStart(t *testing.T) {
 		}
 		refused(t, exitStore, "For several hosts use PostgreSQL", "--store", "sqlite:"+path)
 	})
+}
+
+// signalled is signals that have come already.
+func signalled(all ...os.Signal) <-chan os.Signal {
+	c := make(chan os.Signal, len(all))
+	for _, s := range all {
+		c <- s
+	}
+	return c
 }
 
 func TestReload(t *testing.T) {

@@ -84,18 +84,19 @@ func routeTo(upstream, path string) string {
 // this store, a route POST /orders to the upstream, and more lines.
 func configure(t *testing.T, store, upstream string, more ...string) (file string) {
 	t.Helper()
-	text := "store: " + store + "\nlisten: 127.0.0.1:0\ninternal: {listen: 127.0.0.1:0, allow: [127.0.0.0/8]}\n"
+	var text strings.Builder
+	text.WriteString("store: " + store + "\nlisten: 127.0.0.1:0\ninternal: {listen: 127.0.0.1:0, allow: [127.0.0.0/8]}\n")
 	takeover := ""
 	for _, m := range more {
 		if rest, is := strings.CutPrefix(m, "takeover:"); is {
 			takeover += ", " + rest
 		} else {
-			text += m + "\n"
+			text.WriteString(m + "\n")
 		}
 	}
-	text += fmt.Sprintf(quick, takeover) + "routes:" + routeTo(upstream, "/orders")
+	text.WriteString(fmt.Sprintf(quick, takeover) + "routes:" + routeTo(upstream, "/orders"))
 	file = filepath.Join(t.TempDir(), "probate.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
