@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"testing"
 
@@ -23,7 +22,7 @@ func BenchmarkReserveFinalize(b *testing.B) {
 	for _, table := range []struct {
 		name string
 		rows int
-	}{{"fresh", 0}, {"million", million(b)}} {
+	}{{"fresh", 0}, {"million", million()}} {
 		dsn := cluster.Database(b)
 		fill(b, dsn, table.rows)
 		for _, n := range recordstest.InFlight {
@@ -44,9 +43,8 @@ func BenchmarkReserveFinalize(b *testing.B) {
 }
 
 // million is a million rows, or a few when benchmarks only prove that they run.
-func million(b *testing.B) int {
-	b.Helper()
-	if f := flag.Lookup("test.benchtime"); f != nil && f.Value.String() == "1x" {
+func million() int {
+	if once() {
 		return 10_000
 	}
 	return 1_000_000
