@@ -86,15 +86,15 @@ func configure(t *testing.T, store, upstream string, more ...string) (file strin
 	t.Helper()
 	var text strings.Builder
 	text.WriteString("store: " + store + "\nlisten: 127.0.0.1:0\ninternal: {listen: 127.0.0.1:0, allow: [127.0.0.0/8]}\n")
-	takeover := ""
+	var takeover strings.Builder
 	for _, m := range more {
 		if rest, is := strings.CutPrefix(m, "takeover:"); is {
-			takeover += ", " + rest
+			takeover.WriteString(", " + rest)
 		} else {
 			text.WriteString(m + "\n")
 		}
 	}
-	text.WriteString(fmt.Sprintf(quick, takeover) + "routes:" + routeTo(upstream, "/orders"))
+	text.WriteString(fmt.Sprintf(quick, takeover.String()) + "routes:" + routeTo(upstream, "/orders"))
 	file = filepath.Join(t.TempDir(), "probate.yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
