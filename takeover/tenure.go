@@ -92,7 +92,7 @@ func (t *tenure) execute(work Work) (c Completion, started bool) {
 // under is a context with the caller's values that ends with the lease, or
 // after the timeout with its cause.
 func (t *tenure) under(lease context.Context, timeout time.Duration, cause error) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(withClaim(t.ctx, t.claim, t.boot, lease))
+	ctx, cancel := context.WithCancelCause(withClaim(t.ctx, lease, t.claim, t.boot))
 	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, cause)
 	unhook := context.AfterFunc(lease, func() { cancel(context.Cause(lease)) })
 	return ctx, func() {

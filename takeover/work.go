@@ -67,7 +67,7 @@ type held struct {
 	lease context.Context
 }
 
-func withClaim(ctx context.Context, c Claim, b *boot, lease context.Context) context.Context {
+func withClaim(ctx, lease context.Context, c Claim, b *boot) context.Context {
 	return context.WithValue(ctx, claimKey{}, held{c, b, lease})
 }
 
