@@ -95,8 +95,6 @@ func BenchmarkPassThrough(b *testing.B) {
 		drive(b, bare(b, proxy), noKey)
 	})
 	b.Run("Gateway", func(b *testing.B) {
-		r := payments(b)
-		r.Upstream = upstream
 		drive(b, openRoutes(b, nil, upstream, fleet()[0])[0], noKey)
 	})
 	b.Run("GatewayRoute", func(b *testing.B) { drive(b, gateway.node0(b, payments(b), paid), noKey) })

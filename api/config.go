@@ -20,8 +20,9 @@ type Coordinator interface {
 // the path of the answer and must not block.
 type Events interface {
 	// Answered: a keyed request of the route (its operation) was answered
-	// after so long. The outcome is the value of Idempotency-Status, or the
-	// code of the problem, or "client_gone": a small set either way.
+	// after so long. The outcome is the value of Idempotency-Status, the code
+	// of the problem, or one of "refused" (by the authorizing service),
+	// "client_gone" and "aborted" (the connection was cut): a small set.
 	Answered(route, outcome string, took time.Duration)
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/takeover"
 )
@@ -27,8 +29,9 @@ type exchange struct {
 	applied string // value of Preference-Applied; "": none
 
 	mu    sync.Mutex
-	begun bool // some run was
-	last  *run // the last one that has ended
+	begun bool         // some run was
+	last  *run         // the last one that has ended
+	chi   *chi.Context // the router's, once it was copied
 }
 
 // work is what the coordinator runs, once or, if this node loses the record
@@ -52,6 +55,20 @@ func (x *exchange) executes() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.begun
+}
+
+// routing is a copy of what the router knows about the request: the router
+// uses its own again once the request has returned. It is made when a handler
+// needs it, or else before the request returns.
+func (x *exchange) routing() *chi.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.chi == nil && x.e.detach {
+		if routing := chi.RouteContext(x.r.Context()); routing != nil {
+			x.chi = routing.Clone()
+		}
+	}
+	return x.chi
 }
 
 // own is the last run that has ended, or nil.
@@ -139,6 +156,9 @@ func (u *run) request(ctx context.Context) *http.Request {
 	ctx = context.WithValue(ctx, executionKey{}, &Execution{u})
 	var r *http.Request
 	if u.x.e.detach {
+		if routing := u.x.routing(); routing != nil {
+			ctx = context.WithValue(ctx, chi.RouteCtxKey, routing)
+		}
 		r = u.x.r.Clone(ctx) // the handler may outlive whoever looks at the original
 	} else {
 		r = u.x.r.WithContext(ctx) // the gateway makes its own copy

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -80,8 +81,9 @@ func (f fingerprinter) of(r *http.Request, body []byte) records.Fingerprint {
 	parts := make([]string, 0, 16)
 	parts = append(parts, r.Method, f.operation, r.URL.EscapedPath(), r.URL.RawQuery, media, form, string(body))
 	for _, name := range f.headers {
-		parts = append(parts, name)
-		parts = append(parts, r.Header[name]...)
+		values := r.Header[name]
+		parts = append(parts, name, strconv.Itoa(len(values))) // or a value could pass for the next name
+		parts = append(parts, values...)
 	}
 	return records.FingerprintOf(parts...)
 }

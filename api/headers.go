@@ -48,14 +48,16 @@ type marks struct {
 // set writes the marks over what stands in h.
 func (m marks) set(h http.Header) {
 	delete(h, headerReplayed)
+	values := [3]string{m.status, "", "true"}
 	if m.status != "" {
-		h[headerStatus] = []string{m.status}
+		h[headerStatus] = values[0:1:1]
 	}
 	if !m.expires.IsZero() {
-		h[headerExpires] = []string{m.expires.UTC().Format(http.TimeFormat)}
+		values[1] = m.expires.UTC().Format(http.TimeFormat)
+		h[headerExpires] = values[1:2:2]
 	}
 	if m.replayed {
-		h[headerReplayed] = []string{"true"}
+		h[headerReplayed] = values[2:3:3]
 	}
 }
 
@@ -122,12 +124,14 @@ var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 
 // restore writes stored headers over what stands in h.
 func restore(h http.Header, stored []records.Header) {
-	for i, s := range stored {
-		if i > 0 && stored[i-1].Name == s.Name {
-			h[s.Name] = append(h[s.Name], s.Value)
-		} else {
-			h[s.Name] = []string{s.Value}
+	values := make([]string, len(stored))
+	for begin := 0; begin < len(stored); {
+		name, end := stored[begin].Name, begin
+		for ; end < len(stored) && stored[end].Name == name; end++ {
+			values[end] = stored[end].Value
 		}
+		h[name] = values[begin:end:end]
+		begin = end
 	}
 }
 

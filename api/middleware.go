@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/probate-dev/probate/records"
@@ -116,13 +115,11 @@ func (x *exchange) serve(ctx context.Context, w http.ResponseWriter, values []st
 	if p != nil {
 		return x.problem(w, *p)
 	}
-	if x.e.detach {
-		if routing := chi.RouteContext(ctx); routing != nil {
-			ctx = context.WithValue(ctx, chi.RouteCtxKey, routing.Clone())
-		}
-	}
 	x.name = req.Key
 	answer, err := x.e.api.config.Coordinator.Do(ctx, req, x.work)
+	if err != nil {
+		x.routing() // the work may go on, or begin, when this request is no more
+	}
 	return x.conclude(ctx, w, answer, err)
 }
 
@@ -196,7 +193,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *pro
 	// A length is a promise that costs its maker nothing: memory grows with
 	// what really comes.
 	body := make([]byte, 0, max(min(r.ContentLength+1, 64<<10), 512))
-	limited := http.MaxBytesReader(w, r.Body, limit)
+	limited := r.Body
+	if r.ContentLength < 0 {
+		limited = http.MaxBytesReader(w, r.Body, limit)
+	}
 	for {
 		n, err := limited.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

@@ -118,17 +118,18 @@ func headersPrincipal(names []string) principalReader {
 		canonical[i] = http.CanonicalHeaderKey(name)
 	}
 	return func(r *http.Request, _ string) (string, *problem) {
-		parts, found := make([]string, 0, 2+2*len(canonical)), false
-		parts = append(parts, "headers")
+		framed, found := make([]byte, 0, 256), false
 		for _, name := range canonical {
 			values := r.Header[name]
 			found = found || len(values) > 0
-			parts = append(append(parts, name), values...)
+			framed = appendFramed(framed, name)
+			framed = binary.BigEndian.AppendUint64(framed, uint64(len(values))) // or a value could pass for the next name
+			framed = appendFramed(framed, values...)
 		}
 		if !found {
 			return "", &problem{code: codePrincipalMissing, detail: fmt.Sprintf("A request with a key needs %s here.", strings.Join(canonical, " or "))}
 		}
-		sum := sha256.Sum256([]byte(frame(parts...)))
+		sum := sha256.Sum256(framed)
 		return frame("headers", string(sum[:])), nil
 	}
 }
@@ -146,13 +147,12 @@ func trustedPrincipal(name string) principalReader {
 // frame joins parts, each preceded by its length, so that no two lists look
 // the same.
 func frame(parts ...string) string {
-	size := 0
-	for _, p := range parts {
-		size += 8 + len(p)
-	}
-	b := make([]byte, 0, size)
+	return string(appendFramed(make([]byte, 0, 128), parts...))
+}
+
+func appendFramed(b []byte, parts ...string) []byte {
 	for _, p := range parts {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(p))), p...)
 	}
-	return string(b)
+	return b
 }

@@ -49,6 +49,8 @@ func TestPrincipal(t *testing.T) {
 		"OtherToken":   {byHeaders, asking(t, "Authorization", "b"), ""},
 		"TokenOfX":     {byHeaders, asking(t, "Authorization", "a", "X-Tenant", "x"), ""},
 		"OnlyTenant":   {byHeaders, asking(t, "X-Tenant", "a"), ""},
+		"Mimic":        {byHeaders, asking(t, "Authorization", "x", "X-Tenant", "y", "X-Tenant", "X-Tenant"), ""},
+		"Mimicked":     {byHeaders, asking(t, "Authorization", "x", "Authorization", "X-Tenant", "Authorization", "y"), ""},
 		"TwoTokens":    {byHeaders, asking(t, "Authorization", "a", "Authorization", "a"), ""},
 		"Trusted":      {trusted, asking(t, "X-User", "a"), ""},
 		"TrustedOther": {trusted, asking(t, "X-User", "b"), ""},

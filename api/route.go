@@ -75,7 +75,8 @@ type Route struct {
 
 	// Upstream is where the gateway sends requests: scheme, host and perhaps
 	// a path before the request's own. Timeout bounds the wait for response
-	// headers of a recorded request. Default 30s.
+	// headers of a recorded request. Default 30s, or the work timeout if that
+	// is shorter.
 	Upstream string
 	Timeout  time.Duration
 }
@@ -129,7 +130,7 @@ func (r Route) withDefaults(c Config) Route {
 	setDefault(&r.OnServerError, profiles[r.Profile].serverErrors)
 	setDefault(&r.MaxRequestBytes, DefaultMaxRequestBytes)
 	setDefault(&r.MaxResponseBytes, DefaultMaxResponseBytes)
-	setDefault(&r.Timeout, DefaultTimeout)
+	setDefault(&r.Timeout, min(DefaultTimeout, r.WorkTimeout))
 	if r.Reconcile.Get != "" {
 		setDefault(&r.Settle, r.Timeout)
 	}
