@@ -58,6 +58,15 @@ type Client struct {
 	calls sync.WaitGroup
 }
 
+// A shared connection on which nothing came for pingAfter is pinged, and counts
+// as broken if no answer comes for pingAnswer. With a fresh probe, the budget
+// and a last witness after that, a vanished host is overtaken within the budget
+// and two seconds.
+const (
+	pingAfter  = 500 * time.Millisecond
+	pingAnswer = 750 * time.Millisecond
+)
+
 // NewClient fills in the defaults. Close it when done.
 func NewClient(cfg ClientConfig) *Client {
 	cfg.Dial = positive(cfg.Dial, 500*time.Millisecond)
@@ -78,7 +87,7 @@ func NewClient(cfg ClientConfig) *Client {
 	http2.SetUnencryptedHTTP2(true)
 	c.fresh, c.shared = c.transport(&http1), c.transport(&http2)
 	c.shared.IdleConnTimeout = 30 * time.Second
-	c.shared.HTTP2 = &http.HTTP2Config{SendPingTimeout: time.Second, PingTimeout: time.Second, WriteByteTimeout: 2 * time.Second}
+	c.shared.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer, WriteByteTimeout: 2 * time.Second}
 	return c
 }
 

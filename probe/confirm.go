@@ -41,6 +41,9 @@ type Case struct {
 	Epoch   int64
 	// First is the observation that failed, just now.
 	First Observation
+	// Noted is when Suspect's beat was read, if that was before the question
+	// that failed: silence counts from then. Zero: from now.
+	Noted time.Time
 	// Broke: a watch that the suspect itself had answered with Running broke
 	// just now.
 	Broke bool
@@ -56,8 +59,12 @@ func (c Confirmer) Confirm(ctx context.Context, k Case) Conclusion {
 	if k.Suspect.Policy != records.PolicyProbe {
 		return Conclusion{Last: k.First, Verdict: k.First.Verdict, Reason: "its policy is lease: only an expired lease may fence it"}
 	}
+	start := time.Now()
+	if !k.Noted.IsZero() && k.Noted.Before(start) {
+		start = k.Noted
+	}
 	inquiry := inquiry{
-		Confirmer: c, Case: k, start: time.Now(), last: k.First,
+		Confirmer: c, Case: k, start: start, last: k.First,
 		asks: make(chan Observation, 1), searches: make(chan finding, 1),
 	}
 	inquiry.Budget = c.Budget.withDefaults()
@@ -86,13 +93,17 @@ func (q *inquiry) run(ctx context.Context) Conclusion {
 	ctx, cancel := context.WithCancel(ctx)
 	defer q.running.Wait()
 	defer cancel()
-	s := suspicion{attested: q.Suspect.Attested(q.Budget.AttestedWithin), broke: q.Broke, last: q.First.Verdict, alive: q.First.Alive()}
+	began := time.Since(q.start)
+	s := suspicion{
+		attested: q.Suspect.Attested(q.Budget.AttestedWithin), broke: q.Broke,
+		last: q.First.Verdict, alive: q.First.Alive(), downSince: began,
+	}
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(40*time.Millisecond), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	again := time.NewTimer(0)
 	defer again.Stop()
-	budgetEnds := time.NewTimer(q.Budget.ProbeBudget)
+	budgetEnds := time.NewTimer(q.Budget.ProbeBudget - began)
 	defer budgetEnds.Stop()
 	for {
 		s.now = time.Since(q.start)

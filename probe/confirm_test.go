@@ -123,6 +123,8 @@ func TestConfirm(t *testing.T) {
 	silent := always(probe.Silent, 1500*ms)
 	unattested := func(k *probe.Case) { k.Suspect.AttestedAt = time.Time{} }
 	broke := func(k *probe.Case) { k.Broke = true }
+	noted := func(k *probe.Case) { k.Noted = time.Now().Add(-2 * s) }
+	notedLater := func(k *probe.Case) { k.Noted = time.Now().Add(2 * s) }
 	for _, row := range []struct {
 		name        string
 		first       probe.Verdict
@@ -135,6 +137,9 @@ func TestConfirm(t *testing.T) {
 		after, upTo time.Duration
 	}{
 		{"RefusedByAnAttestedAddress", probe.Down, nil, refused, witnesses{executorID(3): saw(probe.Down)}, probe.Confirmed, probe.Down, 0, 300 * ms, 310 * ms},
+		{"SilenceSinceTheBeatWasNoted", probe.Silent, noted, silent, witnesses{executorID(3): saw(probe.Silent)}, probe.Confirmed, probe.Silent, 2, 3 * s, 4600 * ms},
+		{"SilenceIsNotNotedInTheFuture", probe.Silent, notedLater, silent, witnesses{executorID(3): saw(probe.Silent)}, probe.Confirmed, probe.Silent, 2, 5 * s, 6600 * ms},
+		{"RefusalsCountFromTheFirst", probe.Down, noted, refused, witnesses{executorID(3): saw(probe.Down)}, probe.Confirmed, probe.Down, 0, 300 * ms, 310 * ms},
 		{"ABrokenWatchAndTwoRefusals", probe.Unknown, broke, refused, witnesses{executorID(3): saw(probe.Down)}, probe.Confirmed, probe.Down, 0, ms, 5 * ms},
 		{"ABrokenWatchAndALivingSuspect", probe.Unknown, broke, always(probe.Running, ms), witnesses{executorID(3): saw(probe.Running)}, probe.Refuted, probe.Running, 0, ms, 2 * ms},
 		{"AKillInTheMiddleOfAnAnswer", probe.Unknown, nil, refused, witnesses{executorID(3): saw(probe.Down)}, probe.Confirmed, probe.Down, 0, 300 * ms, 310 * ms},

@@ -16,8 +16,8 @@ const MaxWait = time.Minute
 // after the wait is an answer too.
 //
 // All watches of one executor share one HTTP/2 connection. It breaks the
-// instant the executor's process dies, and within two seconds of its host
-// vanishing, by pings; then every watch that had begun on it returns
+// instant the executor's process dies, and within a second and a half of its
+// host vanishing, by pings; then every watch that had begun on it returns
 // [Unknown] with Broken set. A watch that could not begin fails as a probe
 // does, except that only a refused connection is [Down]: a server that knows
 // no HTTP/2 may reset it.

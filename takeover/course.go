@@ -32,9 +32,16 @@ type trail struct {
 	reread       bool
 	staleRefused bool
 	broken       bool              // a watch that the holder had answered broke
+	noted        sighting          // the holder's beat, as read when that watch broke
 	notRunning   time.Time         // when it signed that
 	failure      probe.Observation // what a failed probe saw
 	suspicion    records.Suspicion // with ConfirmedDead
+}
+
+// sighting is a beat and when it was read.
+type sighting struct {
+	beat int64
+	at   time.Time
 }
 
 // run returns how the flight ended.

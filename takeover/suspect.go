@@ -35,9 +35,14 @@ func (c *course) watch() *landing {
 		c.heard(o)
 		return c.reread()
 	}
-	c.waited = true
-	c.saw(NotAsked) // a broken watch is no verdict: ask on a fresh connection
+	// A broken watch is no verdict: ask on a fresh connection. But silence
+	// counts from here if the holder's beat is still the same when that fails.
+	if l := c.reread(); l != nil {
+		return l
+	}
+	c.saw(NotAsked)
 	c.trail.broken = o.Broken
+	c.trail.noted = sighting{beat: c.held.Executor.Beat, at: time.Now()}
 	return nil
 }
 
@@ -73,9 +78,13 @@ func (c *course) confirm() {
 	}
 	got, _, _ := n.confirms.Do(e.ID.String(), func() (any, error) {
 		b := n.boot()
+		var noted time.Time
+		if c.trail.broken && c.trail.noted.beat == e.Beat {
+			noted = c.trail.noted.at
+		}
 		s := records.Suspicion{Suspect: e.ID, Beat: e.Beat, Probed: true, Observer: b.id, ObserverBeat: b.beats.Load()}
 		v := n.confirmer(b).Confirm(n.ctx, probe.Case{
-			Suspect: e, Record: c.flight.id, Epoch: c.held.Record.Epoch, First: c.trail.failure, Broke: c.trail.broken,
+			Suspect: e, Record: c.flight.id, Epoch: c.held.Record.Epoch, First: c.trail.failure, Broke: c.trail.broken, Noted: noted,
 		})
 		s.ObserverBeats, s.Reason = v.ObserverBeats, v.Reason
 		if v.Outcome == probe.Dropped {
