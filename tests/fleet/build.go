@@ -3,8 +3,11 @@
 package fleet
 
 import (
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +16,7 @@ import (
 // [Process] reports what it finds.
 func Build(t testing.TB, pkg string) string {
 	t.Helper()
+	DependOnSources(t)
 	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
 	args := []string{"build", "-o", binary}
 	if raceDetector {
@@ -22,4 +26,33 @@ func Build(t testing.TB, pkg string) string {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}
 	return binary
+}
+
+// DependOnSources makes the go command forget a cached result of the test when
+// any file of the module has changed. It notes which folders and files a test
+// itself reads, but not what a program does that the test starts.
+func DependOnSources(t testing.TB) {
+	t.Helper()
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		if filepath.Dir(root) == root {
+			t.Fatal("the test runs outside a module")
+		}
+		root = filepath.Dir(root)
+	}
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
