@@ -145,10 +145,9 @@ func (p *topology) command(t *testing.T, name string, args ...string) *exec.Cmd 
 }
 
 // start starts a service.
-func (p *topology) start(t *testing.T, name string) *fleet.Process {
+func (p *topology) start(t *testing.T, name string) {
 	t.Helper()
 	p.processes[name] = fleet.Start(t, name, p.command(t, name))
-	return p.processes[name]
 }
 
 // once runs a service that ends.
