@@ -37,6 +37,7 @@ func TestDrain(t *testing.T) {
 		beats := a.gate.Calls(recordstest.Heartbeat)
 		for range 100 {
 			(<-do(a, ask("fresh"), refuse(t))).fails(t, takeover.ErrNotServing)
+			f.pass(20 * time.Millisecond)
 		}
 		impatient := ask("dead")
 		impatient.Wait = 20 * time.Second

@@ -61,6 +61,9 @@ func TestLostLease(t *testing.T) {
 		m.gate.shut(recordstest.Heartbeat)
 		f.pass(13 * time.Second)
 		(<-do(m, ask("k"), refuse(t))).fails(t, takeover.ErrNotServing)
+		if n := m.gate.Calls(recordstest.Reserve); n != 0 {
+			t.Errorf("it tried %d times", n)
+		}
 		m.gate.openAgain()
 		f.pass(2 * time.Second)
 		var runs atomic.Int64

@@ -95,6 +95,32 @@ func TestSuspicion(t *testing.T) {
 		nobodyFenced(t, nodes[0])
 	})
 
+	rule(t, "ByAnObserverWhoseOwnHeartbeatsDoNotLandIsNotEnough", func(t *testing.T, f *fleet) {
+		nodes := f.start(takeover.Config{}, "a", "b", "c")
+		f.attested(nodes...)
+		h, first := begin(nodes[0], ask("k"))
+		f.isolate(nodes[0], blackhole, nodes[1:]...)
+		// The store takes nobody's heartbeat for as long as the suspicion lasts,
+		// so that none of the suspect's says nothing.
+		for _, m := range nodes {
+			m.gate.shut(recordstest.Heartbeat)
+		}
+		waiting := do(nodes[1], patient("k"), refuse(t))
+		f.await("b has tried to fence it", func() bool { return nodes[1].gate.Calls(recordstest.Fence) > 0 })
+		f.pass(100 * time.Millisecond)
+		if !nodes[1].log.has(records.ErrObserverUnfit.Error()) {
+			t.Error("it was fit to fence")
+		}
+		nobodyFenced(t, nodes[0])
+		for _, m := range nodes {
+			m.gate.openAgain()
+		}
+		close(h.finish)
+		(<-first).check(t, takeover.Executed, "held")
+		(<-waiting).check(t, takeover.Waited, "held")
+		nobodyFenced(t, nodes[0])
+	})
+
 	rule(t, "IsDroppedForALeaseWhenAWitnessReachesTheSuspect", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b", "c")
 		f.attested(nodes...)
@@ -333,6 +359,29 @@ func TestFenceOfALiveOwner(t *testing.T) {
 			f.between(m, a).set(healthy)
 		}
 		f.serving(nodes...)
+	})
+}
+
+func TestUnreached(t *testing.T) {
+	rule(t, "AfterAFenceANodeThatNobodyReachesTakesNothingOver", func(t *testing.T, f *fleet) {
+		nodes := f.start(takeover.Config{}, "a", "b", "c")
+		a, b := nodes[0], nodes[1]
+		_, _ = begin(b, ask("k"))
+		waiting := do(a, patient("k"), refuse(t))
+		f.await("a watches", func() bool { return a.calls.watches.Load() > 0 })
+		for _, m := range nodes[1:] {
+			f.between(m, a).set(blackhole)
+		}
+		old := a.Identity().Executor
+		f.fence(a)
+		f.await("it is another", func() bool { return a.Identity().Executor != old && a.registered(t) })
+		f.die(b)
+		f.fence(b)
+		f.pass(20 * time.Second)
+		stands(t, a, ask("k"), records.InProgress)
+		var runs atomic.Int64
+		(<-do(nodes[2], patient("k"), instant(&runs, "second"))).check(t, takeover.TookOver, "second")
+		(<-waiting).check(t, takeover.Waited, "second")
 	})
 }
 
