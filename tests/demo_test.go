@@ -56,29 +56,12 @@ func TestDemo(t *testing.T) {
 		}
 		d.leftNothing(t, 3)
 	})
-	t.Run("DoesTheSameOnPostgreSQL", func(t *testing.T) {
+	t.Run("DoesTheSameOnPostgreSQLTwice", func(t *testing.T) {
 		t.Parallel()
-		d := startDemo(t, binary, "-o", "json", "--store", postgrestest.Database(t))
-		ended := d.AwaitEnd(t)
-		var report struct {
-			Claims []struct {
-				Claim, Saw string
-				Held       bool
-			}
-			Ledger []string
+		store := postgrestest.Shared(t).Empty(t) // it migrates
+		for range 2 {
+			demoOnPostgres(t, binary, store)
 		}
-		if err := json.Unmarshal([]byte(d.said()), &report); ended != nil || err != nil {
-			t.Fatalf("%v, %v", ended, err)
-		}
-		for _, c := range report.Claims {
-			if !c.Held {
-				t.Errorf("broke: %s: %s", c.Claim, c.Saw)
-			}
-		}
-		if len(report.Claims) < 8 || len(report.Ledger) != 1 {
-			t.Errorf("%d claims, ledger %q", len(report.Claims), report.Ledger)
-		}
-		d.leftNothing(t, 3)
 	})
 	t.Run("LeavesNothingBehindWhenItIsInterrupted", func(t *testing.T) {
 		t.Parallel()
@@ -90,6 +73,32 @@ func TestDemo(t *testing.T) {
 		}
 		d.leftNothing(t, 3)
 	})
+}
+
+// demoOnPostgres reads what a demo reports as JSON.
+func demoOnPostgres(t *testing.T, binary, store string) {
+	t.Helper()
+	d := startDemo(t, binary, "-o", "json", "--store", store)
+	ended := d.AwaitEnd(t)
+	var report struct {
+		Claims []struct {
+			Claim, Saw string
+			Held       bool
+		}
+		Ledger []string
+	}
+	if err := json.Unmarshal([]byte(d.said()), &report); ended != nil || err != nil {
+		t.Fatalf("%v, %v", ended, err)
+	}
+	for _, c := range report.Claims {
+		if !c.Held {
+			t.Errorf("broke: %s: %s", c.Claim, c.Saw)
+		}
+	}
+	if len(report.Claims) < 8 || len(report.Ledger) != 1 {
+		t.Errorf("%d claims, ledger %q", len(report.Claims), report.Ledger)
+	}
+	d.leftNothing(t, 3)
 }
 
 // demo is a demo that runs, with a folder for whatever it makes.
