@@ -82,6 +82,19 @@ func TestMiddleware(t *testing.T) {
 		}
 		l.want(t, 2)
 	})
+	t.Run("ShortResponseIsNotStored", func(t *testing.T) {
+		t.Parallel()
+		l := &ledger{answer: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "half")
+		}}
+		url := middleware.node0(t, payments(t), l)
+		if got := trySend(t, url, request{key: "k"}); got.err == nil {
+			t.Errorf("it came to its end: %v", got)
+		}
+		send(t, url, request{key: "k"}).wantProblem(t, 409, "outcome_unknown")
+		l.want(t, 1)
+	})
 	t.Run("HandlerMayCommitItself", func(t *testing.T) { t.Parallel(); commits(t) })
 	t.Run("RefusesAnOperationTwice", func(t *testing.T) {
 		t.Parallel()
@@ -192,25 +205,124 @@ func commits(t *testing.T) {
 }
 
 // TestSlowClient: one that does not read slows its own response down, and
-// holds up nothing once the work's time is over.
+// holds up nothing once the work's time is over or it has hung up.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	ended := make(chan int64, 1)
-	l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
-		var written int64
-		for chunk := make([]byte, 1<<20); r.Context().Err() == nil && written < 1<<30; {
-			n, _ := w.Write(chunk)
-			written += int64(n)
+	for name, c := range map[string]struct {
+		size     int64
+		whole    bool // the handler gets to write all of it
+		workTime time.Duration
+		hangUp   bool
+	}{
+		"IsCutWhenTheWorkEnds":     {1 << 30, false, 300 * time.Millisecond, false},
+		"IsForgottenWhenItHangsUp": {128 << 20, true, time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan struct{})
+			var written atomic.Int64
+			l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended)
+				for chunk := make([]byte, 1<<20); r.Context().Err() == nil && written.Load() < c.size; {
+					n, _ := w.Write(chunk)
+					written.Add(int64(n))
+				}
+			}}
+			r := payments(t)
+			r.WorkTimeout = c.workTime
+			conn := dial(t, middleware.node0(t, r, l))
+			defer conn.Close()
+			say(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n", paymentPath)
+			if c.hangUp { // but keeps the connection, and reads nothing
+				before, still := int64(0), 0
+				await(t, "a write waits", func() bool {
+					now := written.Load()
+					if still++; now != before || now == 0 {
+						before, still = now, 0
+					}
+					return still > 20
+				})
+				if err := conn.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-ended
+			if n := written.Load(); (n == c.size) != c.whole {
+				t.Errorf("the handler wrote %d of %d bytes to a client that read none", n, c.size)
+			}
+		})
+	}
+}
+
+// late is a coordinator whose work begins only after its client has left.
+type late struct{ begin, ended chan struct{} }
+
+func (l late) Do(ctx context.Context, _ takeover.Request, work takeover.Work) (takeover.Answer, error) {
+	<-ctx.Done()
+	go func() {
+		defer close(l.ended)
+		<-l.begin
+		work(context.WithoutCancel(ctx))
+	}()
+	return takeover.Answer{}, context.Cause(ctx)
+}
+
+// lost is a coordinator that cannot settle what it has executed.
+type lost struct{}
+
+func (lost) Do(ctx context.Context, _ takeover.Request, work takeover.Work) (takeover.Answer, error) {
+	work(ctx)
+	return takeover.Answer{}, takeover.ErrNotServing
+}
+
+func TestUnsettledWork(t *testing.T) {
+	t.Parallel()
+	l := creates()
+	url := middleware.open(t, payments(t), l, lost{})[0]
+	// It must not say that nothing was executed.
+	send(t, url, request{key: "k"}).wantProblem(t, 409, "operation_in_progress")
+	l.want(t, 1)
+}
+
+func TestLateWork(t *testing.T) {
+	t.Parallel()
+	l := late{make(chan struct{}), make(chan struct{})}
+	a, err := api.New(api.Config{Coordinator: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrap, err := a.Middleware(payments(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen atomic.Value
+	router := chi.NewRouter()
+	router.With(wrap).Handle("/orders/{id}/payments", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = w.Write(make([]byte, 2<<20)) // more than is kept
+		if r.Header.Get("Idempotency-Key") != "" {
+			seen.Store(chi.URLParam(r, "id"))
 		}
-		ended <- written
-	}}
-	r := payments(t)
-	r.WorkTimeout, r.Timeout = 300*time.Millisecond, 300*time.Millisecond
-	url := middleware.node0(t, r, l)
-	conn := dial(t, url)
-	defer conn.Close()
-	say(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n", paymentPath)
-	if written := <-ended; written >= 1<<30 {
-		t.Errorf("the handler wrote %d bytes to a client that read none", written)
+	}))
+	ask := func(ctx context.Context, path, key string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, http.NoBody)
+		r.Header.Set("Authorization", "alice")
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		return w
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	w := ask(gone, paymentPath, "k")
+	for range 20 { // others use the router meanwhile
+		ask(t.Context(), "/orders/another/payments", "")
+	}
+	close(l.begin)
+	<-l.ended
+	if seen.Load() != "7" || w.Body.Len() > 0 || len(w.Header()) > 0 {
+		t.Errorf("the handler saw %v; the response of who has left has %d bytes, %v", seen.Load(), w.Body.Len(), w.Header())
 	}
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,7 +20,12 @@ func TestWait(t *testing.T) {
 		}}
 		r := payments(t)
 		r.Wait = api.Wait{Default: time.Minute, Max: 2 * time.Minute}
-		urls := d.bothNodes(t, r, l)
+		// Nodes of its own, so that nobody else waits on them.
+		file := filepath.Join(t.TempDir(), "probate.db")
+		one, two := startNode("one", openStore(file)), startNode("two", openStore(file))
+		t.Cleanup(one.close)
+		t.Cleanup(two.close)
+		urls := d.open(t, r, l, one, two)
 		first := background(t, urls[0], request{key: "k"})
 		<-begun
 		for _, url := range urls {
@@ -30,7 +36,7 @@ func TestWait(t *testing.T) {
 			got.want(t, 409, "Preference-Applied: wait=0", "Retry-After: 1", "Idempotency-Key: k")
 		}
 		waiting := background(t, urls[1], request{key: "k", header: http.Header{"Prefer": {"wait=9999"}}})
-		await(t, "a duplicate waits", func() bool { return fleet()[1].Waiting() > 0 })
+		await(t, "a duplicate waits", func() bool { return two.Waiting() > 0 })
 		close(finish)
 		(<-first).want(t, 200, "Idempotency-Status: executed")
 		(<-waiting).want(t, 200, "Idempotency-Status: waited", "Idempotent-Replayed: true", "Preference-Applied: wait=120")
