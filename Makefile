@@ -29,7 +29,7 @@ lint: ## Check style, formatting and who imports whom
 			mv .tools/golangci-lint "$$lint" || exit 1; \
 		fi; \
 	fi; \
-	$$lint config verify && $$lint run ./...
+	$$lint config verify && $$lint run --allow-parallel-runners ./...
 
 bench: ## Run the benchmarks
 	@.ci/setup
