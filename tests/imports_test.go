@@ -80,6 +80,11 @@ var law = []rule{
 		folder: "tests/fleet", imports: []string{"records", "records/postgres/postgrestest"}, harness: true,
 		tests: []string{"takeover", "probe", "records/postgres"}, // what its node is made of
 	},
+	{
+		folder: "tests/speed", harness: true,
+		tests:   append(stores, "api", "takeover", "probe", "tests/fleet"), // what a Go service puts together
+		testOut: []string{chi, pq},                                         // what others would write without it
+	},
 	{folder: "deploy/upstream"},
 	{folder: "tests/compose", tests: []string{"tests/fleet", "records/postgres/postgrestest"}, testOut: []string{"github.com/compose-spec/compose-go/v2", "go.yaml.in/yaml/v3"}},
 	{folder: "tests/openapi", tests: []string{"tests/fleet"}, testOut: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3"}},

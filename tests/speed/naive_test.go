@@ -1,0 +1,156 @@
+package speed_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	_ "github.com/lib/pq" // the driver that sql.Open names
+
+	"github.com/probate-dev/probate/records/postgres/postgrestest"
+)
+
+// naive is what one writes without the layer: a row for the key before the
+// handler runs, its response after, each a statement of its own. It is quick
+// for what it is: two prepared statements, no transaction, one round trip each,
+// and no thought given to a process that dies in between.
+type naive struct {
+	next           http.Handler
+	insert, update *sql.Stmt
+	load           *sql.Stmt
+}
+
+const (
+	// naiveTable is as wide as a record.
+	naiveTable = `
+CREATE TABLE IF NOT EXISTS idempotency (
+    id          bytea PRIMARY KEY,
+    realm       bytea NOT NULL,
+    key         bytea NOT NULL,
+    operation   bytea NOT NULL,
+    resource    bytea NOT NULL,
+    fingerprint bytea NOT NULL,
+    state       text NOT NULL,
+    owner       text NOT NULL,
+    url         text NOT NULL,
+    epoch       bigint NOT NULL,
+    attempt     bytea NOT NULL,
+    status      integer,
+    headers     bytea,
+    body        bytea,
+    created_at  timestamptz NOT NULL,
+    finished_at timestamptz,
+    expires_at  timestamptz
+)`
+	naiveExpiry = `CREATE INDEX IF NOT EXISTS idempotency_expiry ON idempotency (expires_at) WHERE expires_at IS NOT NULL`
+	naiveInsert = `
+INSERT INTO idempotency (id, realm, key, operation, resource, fingerprint, state, owner, url, epoch, attempt, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'in_progress', $7, $8, 1, $9, clock_timestamp())
+    ON CONFLICT (id) DO NOTHING`
+	naiveUpdate = `
+UPDATE idempotency
+   SET state = 'finished', status = $2, headers = $3, body = $4, finished_at = clock_timestamp(), expires_at = clock_timestamp() + interval '24 hours'
+ WHERE id = $1 AND state = 'in_progress'`
+	naiveLoad = `SELECT fingerprint, status, headers, body FROM idempotency WHERE id = $1`
+
+	naiveOwner = "0198c5f7-7a34-4c1e-9d1b-3d0d8d1c2b11"
+	naiveURL   = "http://127.0.0.1:8081"
+)
+
+// openNaive serves the payments over a pool of so many connections.
+func openNaive(t testing.TB, dsn string, connections int) (address string) {
+	t.Helper()
+	db := postgrestest.Open(t, dsn+"&binary_parameters=yes")
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	for _, text := range []string{naiveTable, naiveExpiry} {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := &naive{next: http.HandlerFunc(pay)}
+	for text, statement := range map[string]**sql.Stmt{naiveInsert: &n.insert, naiveUpdate: &n.update, naiveLoad: &n.load} {
+		var err error
+		if *statement, err = db.PrepareContext(t.Context(), text); err != nil { //nolint:sqlclosecheck // the pool closes it
+			t.Fatal(err)
+		}
+	}
+	router := chi.NewRouter()
+	router.Method(http.MethodPost, "/orders/{id}/payments", n)
+	return listen(t, router)
+}
+
+// ServeHTTP implements [http.Handler].
+func (n *naive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil || key == "" {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	principal := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+	id := sha256.Sum256([]byte(key + "\x00" + string(principal[:])))
+	fingerprint := sha256.Sum256([]byte(r.Method + "\x00" + r.URL.RequestURI() + "\x00" + string(body)))
+	ctx := context.WithoutCancel(r.Context())
+	result, err := n.insert.ExecContext(ctx, id[:], []byte("shop"), []byte(key), []byte("create-payment"), []byte(chi.URLParam(r, "id")),
+		fingerprint[:], naiveOwner, naiveURL, id[:16])
+	if err == nil {
+		var fresh int64
+		if fresh, err = result.RowsAffected(); err == nil && fresh == 0 {
+			n.repeat(ctx, w, id, fingerprint)
+			return
+		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	recorder := &httptest.ResponseRecorder{Code: http.StatusOK, HeaderMap: http.Header{}, Body: &bytes.Buffer{}}
+	n.next.ServeHTTP(recorder, r)
+	var headers strings.Builder
+	_ = recorder.HeaderMap.Write(&headers) // a builder takes all
+	if _, err := n.update.ExecContext(ctx, id[:], recorder.Code, []byte(headers.String()), recorder.Body.Bytes()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	for name, values := range recorder.HeaderMap {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Idempotency-Expires", time.Now().Add(24*time.Hour).UTC().Format(http.TimeFormat))
+	w.WriteHeader(recorder.Code)
+	_, _ = w.Write(recorder.Body.Bytes()) // a client that is gone will ask again
+}
+
+// repeat answers a duplicate.
+func (n *naive) repeat(ctx context.Context, w http.ResponseWriter, id, fingerprint [sha256.Size]byte) {
+	var (
+		first         []byte
+		status        sql.NullInt64
+		headers, body []byte
+	)
+	err := n.load.QueryRowContext(ctx, id[:]).Scan(&first, &status, &headers, &body)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case !bytes.Equal(first, fingerprint[:]):
+		http.Error(w, "key reused", http.StatusUnprocessableEntity)
+	case !status.Valid:
+		http.Error(w, "in progress", http.StatusConflict)
+	default:
+		for line := range strings.Lines(string(headers)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			w.Header().Add(name, value)
+		}
+		w.WriteHeader(int(status.Int64))
+		_, _ = w.Write(body) // a client that is gone will ask again
+	}
+}

@@ -1,0 +1,57 @@
+package speed_test
+
+import (
+	"cmp"
+	"flag"
+	"slices"
+	"testing"
+	"time"
+)
+
+var turn = flag.Duration("turn", 400*time.Millisecond, "how long each side of a comparison runs in a round")
+
+// side is one of those that are compared.
+type side struct {
+	name string
+	*generator
+	rates []float64 // of each round
+}
+
+// compare takes rounds: in each, every side runs for one turn, the first one
+// moving up. The subject is the first; the others are what it is compared
+// with, and the ratio is to the fastest of them.
+func compare(b *testing.B, sides ...*side) {
+	b.Helper()
+	for _, s := range sides {
+		s.run(b, *turn/8) // connections, plans, caches
+	}
+	round := 0
+	for b.Loop() {
+		for i := range sides {
+			s := sides[(round+i)%len(sides)]
+			s.rates = append(s.rates, s.run(b, *turn))
+		}
+		round++
+	}
+	if b.Failed() {
+		return
+	}
+	subject, rival := sides[0], slices.MaxFunc(sides[1:], func(x, y *side) int { return cmp.Compare(median(x.rates), median(y.rates)) })
+	ratios := make([]float64, round)
+	for i := range ratios {
+		ratios[i] = subject.rates[i] / rival.rates[i]
+	}
+	for _, s := range sides {
+		b.ReportMetric(median(s.rates), s.name+"/s")
+	}
+	b.ReportMetric(median(ratios), "ratio")
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
