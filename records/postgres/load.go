@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq/oid"
 
 	"github.com/probate-dev/probate/records"
@@ -55,16 +56,19 @@ func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker reco
 		}
 		at[i] = place[q]
 	}
-	var rows []heldRow
+	found := make([]heldRow, len(place))
 	err := s.data.attempt(ctx, "load", n, func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, loadMany, s.config.Grace.Microseconds(), askers, ids)
+		return s.data.reads(ctx, func(rows *sqlx.Rows) error {
+			var row heldRow
+			if err := rows.Scan(row.targets()...); err != nil {
+				return err
+			}
+			found[row.Asked-1] = row
+			return nil
+		}, loadMany, s.config.Grace.Microseconds(), askers, ids)
 	})
 	if err != nil {
 		return nil, err
-	}
-	found := make([]heldRow, len(place))
-	for _, row := range rows {
-		found[row.Asked-1] = row
 	}
 	inOrder := make([]heldRow, n)
 	for i := range inOrder {

@@ -106,6 +106,30 @@ func (p *pool) selects(ctx context.Context, dest any, text string, args ...any) 
 	return st.SelectContext(ctx, dest, args...)
 }
 
+// reads is selects for the hot path: scan reads a row itself, for which sqlx
+// would look up every column by its name, each time.
+func (p *pool) reads(ctx context.Context, scan func(rows *sqlx.Rows) error, text string, args ...any) (err error) {
+	var rows *sqlx.Rows
+	if p.prepared {
+		var st *sqlx.Stmt
+		if st, err = p.prepare(ctx, text); err == nil { //nolint:sqlclosecheck // the pool closes it
+			rows, err = st.QueryxContext(ctx, args...)
+		}
+	} else {
+		rows, err = p.db.QueryxContext(ctx, p.store.rewrite(text), args...)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
 // plans is selects for a statement that must be planned for its arguments and
 // for the table as it is now.
 func (p *pool) plans(ctx context.Context, dest any, text string, args ...any) error {
@@ -190,12 +214,21 @@ func (p *pool) transact(ctx context.Context, f func(ctx context.Context, t trans
 	return tx.Commit()
 }
 
-// attempt is one use of a pool: it times it, tells the observer, translates
-// its error, and lets go of connections that are no use any more. The context
-// that f gets does not end with a caller's: what was sent is read to its end.
+// attempt is one use of a pool. The context that f gets does not end with a
+// caller's: what was sent is read to its end. It ends when the limits say that
+// nothing will come of it any more.
 func (p *pool) attempt(ctx context.Context, name string, rows int, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 2*p.limits.silence()+connectTimeout, errSilence)
 	defer cancel()
+	return p.batch(ctx, name, rows, f)
+}
+
+// batch is attempt for those of whom there are never more than connections, so
+// that none waits for one for long: the limit on silence is limit enough. The
+// driver starts a goroutine a statement to watch a context that can end, which
+// the hot path need not pay for. It times the use, tells the observer,
+// translates the error, and lets go of connections that are no use any more.
+func (p *pool) batch(ctx context.Context, name string, rows int, f func(ctx context.Context) error) error {
 	begin := time.Now()
 	err := f(ctx)
 	if err != nil && faultOf(err) == faultReadOnly {

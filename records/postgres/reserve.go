@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq/oid"
 
 	"github.com/probate-dev/probate/records"
@@ -106,10 +107,14 @@ func firstOfEach(batch []records.Reservation, open []int) []int {
 // claimedRow is what a reserve statement returns: a claimed record, an executor
 // that claims, or both.
 type claimedRow struct {
-	ID        []byte        `db:"id"`
-	Epoch     sql.NullInt64 `db:"epoch"`
-	CreatedAt sql.NullTime  `db:"created_at"`
+	ID        []byte
+	Epoch     sql.NullInt64
+	CreatedAt sql.NullTime
 	executorRow
+}
+
+func (r *claimedRow) targets() []any {
+	return slices.Concat([]any{&r.ID, &r.Epoch, &r.CreatedAt}, r.executorRow.targets())
 }
 
 // claimed is a record that was claimed.
@@ -147,16 +152,16 @@ func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int
 }
 
 func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimed, bool, error) {
-	var rows []claimedRow
-	err := s.data.attempt(ctx, "reserve", 1, func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, reserveOne, s.config.Grace.Microseconds(), r.By.String(),
+	var row claimedRow
+	err := s.data.batch(ctx, "reserve", 1, func(ctx context.Context) error {
+		return s.data.reads(ctx, func(rows *sqlx.Rows) error { return rows.Scan(row.targets()...) }, reserveOne, s.config.Grace.Microseconds(), r.By.String(),
 			r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
 			r.Fingerprint[:], r.Attempt[:], r.Request)
 	})
-	if err != nil || len(rows) == 0 {
+	if err != nil || row.ID == nil {
 		return claimed{}, false, err
 	}
-	return claimed{rows[0].Epoch.Int64, utc(rows[0].CreatedAt), rows[0].executor()}, true, nil
+	return claimed{row.Epoch.Int64, utc(row.CreatedAt), row.executor()}, true, nil
 }
 
 func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at []int, won map[int]claimed) error {
@@ -180,26 +185,30 @@ func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at [
 		attempts.add(r.Attempt[:])
 		requests.addNullable(r.Request)
 	}
-	rows := make([]claimedRow, 0, n+len(distinct))
-	err := s.data.attempt(ctx, "reserve", n, func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, reserveMany, s.config.Grace.Microseconds(),
-			uuids(slices.Collect(maps.Keys(distinct))...),
-			askers, ids, realms, keys, operations, resources, fingerprints, attempts, requests)
-	})
-	if err != nil {
-		return err
-	}
 	place := make(map[records.ID]int, n)
 	for _, i := range at {
 		place[batch[i].ID] = i
 	}
 	executors := make(map[records.ExecutorID]records.Executor, len(distinct))
-	for _, row := range rows {
-		if row.ID == nil {
-			executors[records.ExecutorID(row.executorRow.ID)] = row.executor()
-			continue
-		}
-		won[place[records.ID(row.ID)]] = claimed{epoch: row.Epoch.Int64, createdAt: utc(row.CreatedAt)}
+	var row claimedRow
+	targets := row.targets()
+	err := s.data.batch(ctx, "reserve", n, func(ctx context.Context) error {
+		return s.data.reads(ctx, func(rows *sqlx.Rows) error {
+			if err := rows.Scan(targets...); err != nil {
+				return err
+			}
+			if row.ID == nil {
+				executors[records.ExecutorID(row.executorRow.ID)] = row.executor()
+				return nil
+			}
+			won[place[records.ID(row.ID)]] = claimed{epoch: row.Epoch.Int64, createdAt: utc(row.CreatedAt)}
+			return nil
+		}, reserveMany, s.config.Grace.Microseconds(), uuids(slices.Collect(maps.Keys(distinct))...),
+			askers, ids, realms, keys, operations, resources, fingerprints, attempts, requests)
+	})
+	if err != nil {
+		clear(won)
+		return err
 	}
 	for i, c := range won {
 		c.by = executors[batch[i].By]

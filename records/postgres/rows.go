@@ -3,6 +3,7 @@ package postgres
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -54,6 +55,16 @@ type recordRow struct {
 	ExpiresAt   sql.NullTime   `db:"expires_at"`
 }
 
+// targets are where recordColumns go, in their order.
+func (r *recordRow) targets() []any {
+	return []any{
+		&r.ID, &r.Realm, &r.Key, &r.Operation, &r.Resource, &r.Fingerprint,
+		&r.State, &r.Executor, &r.ExecutorURL, &r.Epoch, &r.Attempt, &r.Takeovers,
+		&r.Request, &r.Status, &r.Headers, &r.Body,
+		&r.CreatedAt, &r.FinalizedAt, &r.ExpiresAt,
+	}
+}
+
 func (r recordRow) found() bool { return r.ID != nil }
 
 // record checks what the columns' types cannot and returns the record.
@@ -97,6 +108,15 @@ type executorRow struct {
 	FencedReason sql.NullString `db:"e_fenced_reason"`
 }
 
+// targets are where executorColumns go, in their order.
+func (r *executorRow) targets() []any {
+	return []any{
+		&r.ID, &r.Slot, &r.URL, &r.PublicKey,
+		&r.Policy, &r.State, &r.Beat, &r.HeartbeatAt, &r.HeartbeatAge, &r.LeaseTTL, &r.LeaseSince,
+		&r.AttestedAt, &r.AttestedAge, &r.FencedAt, &r.FencedBy, &r.FencedReason,
+	}
+}
+
 // executor is the zero Executor if the row is missing.
 func (r executorRow) executor() records.Executor {
 	return records.Executor{
@@ -111,11 +131,15 @@ func (r executorRow) executor() records.Executor {
 
 // heldRow is what loadMany returns for each id it was asked.
 type heldRow struct {
-	Asked      int            `db:"asked"`
-	AskerState sql.NullString `db:"asker_state"`
-	Claimable  bool           `db:"claimable"`
+	Asked      int
+	AskerState sql.NullString
+	Claimable  bool
 	recordRow
 	executorRow
+}
+
+func (r *heldRow) targets() []any {
+	return slices.Concat([]any{&r.Asked, &r.AskerState, &r.Claimable}, r.recordRow.targets(), r.executorRow.targets())
 }
 
 func (r heldRow) held() (records.Held, error) {

@@ -144,7 +144,7 @@ func (s *Store) resolve(ctx context.Context, doubtful []settlement, errs map[set
 		ids.add(w.id[:])
 	}
 	var rows []settledRow
-	err := s.data.attempt(ctx, "settle", len(doubtful), func(ctx context.Context) error {
+	err := s.data.batch(ctx, "settle", len(doubtful), func(ctx context.Context) error {
 		return s.data.selects(ctx, &rows, settledMany, ids)
 	})
 	stands := make(map[records.ID]settledRow, len(rows))
@@ -206,7 +206,7 @@ func (s *Store) write(ctx context.Context, writes []settlement, errs map[settlem
 
 func (s *Store) writeOne(ctx context.Context, w settlement) (int, error) {
 	n := 0
-	err := s.data.attempt(ctx, "settle", 1, func(ctx context.Context) (err error) {
+	err := s.data.batch(ctx, "settle", 1, func(ctx context.Context) (err error) {
 		n, err = s.data.executes(ctx, settleOne, settleArguments(w)...)
 		return err
 	})
@@ -242,7 +242,7 @@ func (s *Store) writeMany(ctx context.Context, writes []settlement, landed map[r
 		retentions.addInt(w.retention.Microseconds())
 	}
 	rows := make([][]byte, 0, n)
-	err := s.data.attempt(ctx, "settle", n, func(ctx context.Context) error {
+	err := s.data.batch(ctx, "settle", n, func(ctx context.Context) error {
 		return s.data.selects(ctx, &rows, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
 	})
 	for _, id := range rows {

@@ -66,7 +66,7 @@ func open(ctx context.Context, c Config, mutate func(string) string) (*Store, er
 // one large batch costs less than two halves.
 const (
 	flushers  = 2
-	spread    = 8
+	spread    = 3
 	batchRows = 256
 )
 
