@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -85,6 +86,7 @@ type Committer[In, Out any] struct {
 	queue    []*item[In, Out]
 	flushing int // flushers
 	underWay int // items in their batches
+	last     int // items in the batch that was taken last
 	closed   bool
 	flushers sync.WaitGroup
 }
@@ -155,6 +157,9 @@ func (c *Committer[In, Out]) withdraw(it *item[In, Out]) {
 func (c *Committer[In, Out]) flush() {
 	done := 0
 	for {
+		if c.crowded() {
+			runtime.Gosched()
+		}
 		batch := c.take(done)
 		if batch == nil {
 			return
@@ -173,6 +178,16 @@ func (c *Committer[In, Out]) flush() {
 		}
 		done = len(batch)
 	}
+}
+
+// crowded reports whether the last batch was one of several items. Then more
+// are likely to come from callers that can run now, those whom a commit has
+// just answered among them: letting them run first costs nothing if there are
+// none, and else saves most of them from waiting for a batch of the quickest.
+func (c *Committer[In, Out]) crowded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last > 1
 }
 
 // take removes the next batch from the queue, for a flusher that has just done
@@ -198,5 +213,6 @@ func (c *Committer[In, Out]) take(done int) []*item[In, Out] {
 	batch := slices.Clone(c.queue[:n])
 	c.queue = slices.Delete(c.queue, 0, n)
 	c.underWay += n
+	c.last = n
 	return batch
 }
