@@ -127,10 +127,7 @@ func Decide(s Situation) Action {
 	case records.Finalized:
 		return ifSame(s, Replay)
 	case records.Unknown:
-		if s.MayReconcile && s.MayClaim {
-			return ifSame(s, ClaimUnknown)
-		}
-		return ifSame(s, AnswerUnknown)
+		return ifSame(s, decideUnknown(s))
 	case records.InProgress:
 		return ifSame(s, decideInProgress(s))
 	}
@@ -142,6 +139,21 @@ func ifSame(s Situation, a Action) Action {
 		return Refuse
 	}
 	return a
+}
+
+// decideUnknown claims a record only once its work has ended: no finding holds
+// while work that ignored its end may still send. An executor that cannot be
+// asked is waited for until its lease has run out.
+func decideUnknown(s Situation) Action {
+	switch {
+	case !s.MayReconcile || !s.MayClaim || s.Holder == Here:
+		return AnswerUnknown
+	case s.Holder == Orphaned, s.Executor == "", s.Executor.Terminal(), s.Stale, s.Evidence == SaysNotRunning:
+		return ClaimUnknown
+	case s.Evidence == NotAsked:
+		return Probe
+	}
+	return AnswerUnknown
 }
 
 func decideInProgress(s Situation) Action {

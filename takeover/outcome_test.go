@@ -118,6 +118,26 @@ func TestOutcome(t *testing.T) {
 		stands(t, nodes[0], req, records.Unknown)
 	})
 
+	for i, name := range []string{"Here", "Elsewhere"} {
+		rule(t, "WorkThatDoesNotReturnIsNotDoneAgainMeanwhile/"+name, func(t *testing.T, f *fleet) {
+			nodes := f.start(takeover.Config{}, "a", "b")
+			req := askKnowing("k", func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
+				return takeover.FoundNotApplied(), nil
+			})
+			req.Terms.WorkTimeout = 20 * time.Second
+			h := newHeld()
+			first := do(nodes[0], req, h.stubborn)
+			(<-first).check(t, takeover.Executed, "")
+			stands(t, nodes[0], req, records.Unknown)
+			(<-do(nodes[i], req, refuse(t))).check(t, takeover.OutcomeUnknown, "")
+			close(h.finish)
+			f.await("it has returned", func() bool { return nodes[0].Status().InProgress == 0 })
+			var runs atomic.Int64
+			(<-do(nodes[i], req, instant(&runs, "again"))).check(t, takeover.TookOver, "again")
+			ran(t, &runs, 1)
+		})
+	}
+
 	rule(t, "TheFirstCallerDoesNotWaitForTheOthersRead", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		h, first := begin(m, ask("k"))
