@@ -53,7 +53,7 @@ func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Durati
 		return Answer{}, false, context.Cause(ctx)
 	}
 	var timeout <-chan time.Time
-	if !pilot || !f.owned {
+	if (!pilot || !f.owned) && !f.stands() {
 		if !n.waiters.admit(f.id, f.request.Key.Realm) {
 			return n.inProgress(f.first), false, nil
 		}

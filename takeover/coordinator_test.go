@@ -190,6 +190,27 @@ func TestWaiters(t *testing.T) {
 		(<-first).check(t, takeover.Executed, "held")
 	})
 
+	rule(t, "AnAnswerThatStandsIsNotCountedAsAWait", func(t *testing.T, f *fleet) {
+		m := f.start(takeover.Config{WaitersPerNode: 1, MemoryBytes: -1}, "a")[0]
+		var runs atomic.Int64
+		(<-do(m, ask("done"), instant(&runs, "one"))).check(t, takeover.Executed, "one")
+		h, first := begin(m, ask("k"))
+		waiting := do(m, ask("k"), refuse(t))
+		f.await("it waits", func() bool { return m.Waiting() == 1 })
+		(<-do(m, ask("done"), refuse(t))).check(t, takeover.Replayed, "one")
+		other := ask("done")
+		other.Fingerprint = records.FingerprintOf("another")
+		(<-do(m, other, refuse(t))).check(t, takeover.Reused, "")
+		for range 20 {
+			now := ask("done")
+			now.Wait = 0
+			(<-do(m, now, refuse(t))).check(t, takeover.Replayed, "one")
+		}
+		close(h.finish)
+		(<-first).check(t, takeover.Executed, "held")
+		(<-waiting).check(t, takeover.Waited, "held")
+	})
+
 	for name, c := range map[string]struct {
 		config  takeover.Config
 		another takeover.Request // one that is not counted with "k"

@@ -107,6 +107,14 @@ func (f *flight) know(r records.Record, owned bool) {
 	}
 }
 
+// stands reports whether the first look has found the answer, so that nobody
+// waits for it. It may be asked once that look is known.
+func (f *flight) stands() bool {
+	r := f.first
+	return r.State == records.Finalized || r.State == records.Unknown && f.request.Terms.Reconciler == nil ||
+		r.State != records.Released && r.Fingerprint != f.request.Fingerprint
+}
+
 // settle gives the first caller its answer, ahead of the landing; the first one
 // counts.
 func (f *flight) settle(a Answer) {
