@@ -20,6 +20,7 @@ type course struct {
 	held   records.Held
 	trail  trail
 	waited bool    // the answer was not there at the first look
+	begun  bool    // work was begun, under a tenure of this flight
 	tenure *tenure // of the record, while this flight holds it
 
 	unsettled func() // what is left to do once the callers have their answer
@@ -44,8 +45,19 @@ type sighting struct {
 	at   time.Time
 }
 
-// run returns how the flight ended.
+// run returns how the flight ended. Once work was begun nobody is told that
+// nothing was: it is left to others, so it is in progress.
 func (c *course) run() landing {
+	l := c.follow()
+	if c.begun && (errors.Is(l.err, ErrNotServing) || errors.Is(l.err, records.ErrUnavailable)) {
+		left := c.node.inProgress(c.held.Record)
+		return landing{pilot: left, others: left}
+	}
+	return l
+}
+
+// follow does one thing after the other until there is an answer.
+func (c *course) follow() landing {
 	if l := c.reserve(); l != nil {
 		return *l
 	}
@@ -80,9 +92,17 @@ func (c *course) reserve() *landing {
 		By: b.id, Attempt: records.NewToken(),
 	}
 	n.running.enter(f.id)
-	patience, cancel := context.WithTimeout(n.abort, 2*n.config.StatementTimeout)
-	defer cancel()
-	got, err := definite(patience, n, func(ctx context.Context) (records.Reserved, error) { return n.store.Reserve(ctx, r) })
+	reply := n.sendReserve(r)
+	patience := time.NewTimer(2 * n.config.StatementTimeout)
+	defer patience.Stop()
+	var got reserved
+	select {
+	case got = <-reply:
+	case <-patience.C:
+		c.unsettled = func() { n.settleReserve(r.ID, reply) }
+		return &landing{err: fmt.Errorf("reserve: %w: no answer in time", records.ErrUnavailable)}
+	}
+	err := got.err
 	switch {
 	case err == nil && got.Owned:
 		c.tenure = c.take(b, Claim{Record: got.Record})
@@ -90,14 +110,14 @@ func (c *course) reserve() *landing {
 	case err == nil:
 		n.running.leave(f.id)
 		c.found(got.Held)
-	case uncertain(err):
-		c.unsettled = func() { n.settleReserve(r) }
-		return &landing{err: fmt.Errorf("reserve: %w", asUnavailable(err))}
 	default:
 		n.running.leave(f.id)
-		if errors.Is(err, records.ErrNotActive) {
+		switch {
+		case errors.Is(err, records.ErrNotActive):
 			b.kick() // if it was fenced, the heartbeat finds out
 			err = ErrNotServing
+		case uncertain(err):
+			err = asUnavailable(err) // this node gives up
 		}
 		return &landing{err: fmt.Errorf("reserve: %w", err)}
 	}
@@ -299,13 +319,15 @@ func (c *course) serve() *landing {
 	e := t.serve()
 	c.node.running.leave(t.claim.Record.ID)
 	c.tenure, c.waited = nil, true
+	c.begun = c.begun || t.started
+	c.held.Record = e.record
 	pilot := Answer{Outcome: e.outcome, Record: e.record, Completion: e.completion}
 	switch e.record.State {
 	case records.InProgress:
 		if e.lost {
 			return c.reread()
 		}
-		return &landing{err: ErrNotServing} // left to others, untouched
+		return &landing{err: ErrNotServing} // left to others
 	case records.Released:
 		if e.unstarted {
 			return &landing{err: ErrNotServing}

@@ -3,6 +3,8 @@ package takeover_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +12,36 @@ import (
 	"github.com/probate-dev/probate/records/recordstest"
 	"github.com/probate-dev/probate/takeover"
 )
+
+// straggler is a store on whose way the first reserve is held up. A caller
+// that does not wait for it leaves alone; the reserve lands all the same.
+type straggler struct {
+	records.Store
+	first sync.Once
+	land  chan struct{} // closed: it lands
+	over  chan struct{} // closed when it has
+}
+
+func (s *straggler) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
+	var late bool
+	s.first.Do(func() { late = true })
+	if !late {
+		return s.Store.Reserve(ctx, r)
+	}
+	var got records.Reserved
+	var err error
+	go func() {
+		defer close(s.over)
+		<-s.land
+		got, err = s.Store.Reserve(context.WithoutCancel(ctx), r)
+	}()
+	select {
+	case <-s.over:
+		return got, err
+	case <-ctx.Done():
+		return records.Reserved{}, context.Cause(ctx)
+	}
+}
 
 // TestLate holds rules about what happens a little too late: found by the
 // model check, each with its trace there.
@@ -103,5 +135,51 @@ func TestLate(t *testing.T) {
 		if err := takeover.BeforeEffect(t.Context()); err == nil {
 			t.Error("BeforeEffect allows effects outside of work")
 		}
+	})
+
+	rule(t, "AReserveThatLandsAfterItsCallerWasRefusedLeavesTheKeyFree", func(t *testing.T, f *fleet) {
+		open := f.open
+		s := &straggler{land: make(chan struct{}), over: make(chan struct{})}
+		f.open = func(t testing.TB, node string) records.Store {
+			s.Store = open(t, node)
+			return s
+		}
+		m := f.start(takeover.Config{}, "a")[0]
+		(<-do(m, askOnce("k"), refuse(t))).fails(t, records.ErrUnavailable)
+		f.pass(5 * time.Second)
+		close(s.land)
+		<-s.over
+		f.await("nothing is left", func() bool { return m.Status().InProgress == 0 })
+		stands(t, m, askOnce("k"), records.Released)
+		var runs atomic.Int64
+		(<-do(m, askOnce("k"), instant(&runs, "one"))).check(t, takeover.Executed, "one")
+		ran(t, &runs, 1)
+	})
+
+	rule(t, "WhoseWorkWasBegunIsNotToldThatNothingWas", func(t *testing.T, f *fleet) {
+		m := f.start(takeover.Config{}, "a")[0]
+		_, first := begin(m, ask("k"))
+		m.stop()
+		if err := f.end(m); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		stands(t, m, ask("k"), records.InProgress)
+		(<-first).check(t, takeover.InProgress, "")
+	})
+
+	rule(t, "WhoseWorkWasOvertakenIsNotToldThatNothingWas", func(t *testing.T, f *fleet) {
+		nodes := f.start(takeover.Config{}, "a", "b")
+		h := newHeld()
+		first := do(nodes[0], ask("k"), h.stubborn)
+		<-h.begun
+		f.fence(nodes[0])
+		next, second := begin(nodes[1], ask("k"))
+		close(h.finish)
+		f.await("it waits for its successor", func() bool { return nodes[0].log.has("overtaken") })
+		f.pass(5 * time.Second)
+		nodes[0].stop()
+		(<-first).check(t, takeover.InProgress, "")
+		close(next.finish)
+		(<-second).check(t, takeover.TookOver, "held")
 	})
 }

@@ -22,6 +22,7 @@ type tenure struct {
 	ended   time.Time       // when the predecessor can last have begun a request
 	begun   time.Time       // when this node was told that the record is its own
 	ctx     context.Context // the caller's values; it never ends
+	started bool            // the work, here
 }
 
 // ending is what became of a tenure.
@@ -61,6 +62,7 @@ func (t *tenure) execute(work Work) (c Completion, started bool) {
 	}
 	ctx, stop := t.under(lease, t.request.Terms.WorkTimeout, ErrWorkTimeout)
 	defer stop()
+	t.started = true
 	done := make(chan Completion, 1)
 	go func() { done <- guarded(ctx, work) }()
 	select {
