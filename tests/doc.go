@@ -3,9 +3,11 @@
 // # Promises
 //
 // The laws of the source tree are tests: who may import whom (imports_test.go)
-// and what a file may look like (hygiene_test.go). Tests of behaviour treat
-// the system as a black box: they start the built binary, talk to it over real
-// sockets and look into its store.
+// and what a file may look like (hygiene_test.go). What the documents say is
+// true (docs_test.go), and what README.md says is run (readme_test.go and the
+// files beside it, which need curl). Tests of behaviour treat the system as a
+// black box: they start the built binary, talk to it over real sockets and look
+// into its store.
 //
 // # Imports
 //

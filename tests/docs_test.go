@@ -41,6 +41,32 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// TestContributing keeps the table of who may import whom complete.
+func TestContributing(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if first, _, isRow := strings.Cut(strings.TrimPrefix(line, "| "), " | "); isRow && strings.HasPrefix(line, "| `") {
+			for name := range strings.SplitSeq(first, ", ") {
+				named[strings.Trim(name, "`")] = true
+			}
+		}
+	}
+	for _, r := range law {
+		if !named[r.folder] {
+			t.Errorf("CONTRIBUTING.md does not say what %s may import", r.folder)
+		}
+		delete(named, r.folder)
+	}
+	for name := range named {
+		t.Errorf("CONTRIBUTING.md says what %s may import, and the law has no such folder", name)
+	}
+}
+
 func TestBrokenLinks(t *testing.T) {
 	t.Parallel()
 	text := "[a](README.md) [b](records/doc.go#L1) [c](https://example.org/x) [d](#state) [e](no/such.md)"
