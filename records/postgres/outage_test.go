@@ -232,6 +232,14 @@ func TestLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		replica := postgrestest.Open(t, second.DSN(dsn[strings.LastIndex(dsn, "/")+1:strings.Index(dsn, "?")]))
+		count := func(table string) (n int) {
+			if err := replica.QueryRowContext(t.Context(), `SELECT count(*) FROM probate.`+table).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		await(t, "the standby to have the executor", func() bool { return count("executors") == 1 })
 		second.Promote(t)
 		exec1(t, first.DSN("postgres"), `ALTER SYSTEM SET default_transaction_read_only = on`)
 		exec1(t, first.DSN("postgres"), `SELECT pg_reload_conf()`)
@@ -240,12 +248,7 @@ func TestLink(t *testing.T) {
 			if err != nil && !errors.Is(err, records.ErrUnavailable) {
 				t.Fatal(err)
 			}
-			var n int
-			if err := postgrestest.Open(t, second.DSN(dsn[strings.LastIndex(dsn, "/")+1:strings.Index(dsn, "?")])).
-				QueryRowContext(t.Context(), `SELECT count(*) FROM probate.records`).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			return n == 1
+			return count("records") == 1
 		})
 	})
 }
