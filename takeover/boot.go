@@ -22,6 +22,7 @@ type boot struct {
 
 	beats    atomic.Int64  // of its own, as last acknowledged
 	kicked   chan struct{} // capacity 1: beat now, work waits for it
+	landed   chan struct{} // capacity 1: a heartbeat landed, the fleet is to be read
 	fenced   chan struct{} // closed when the store says it is terminal
 	fence    sync.Once
 	ready    atomic.Bool // it was reached at its URL: before that it claims nothing
@@ -39,14 +40,18 @@ func newBoot(trust Trust) *boot {
 		key:    key,
 		lease:  newLease(trust),
 		kicked: make(chan struct{}, 1),
+		landed: make(chan struct{}, 1),
 		fenced: make(chan struct{}),
 	}
 }
 
 // kick asks for a heartbeat at once.
-func (b *boot) kick() {
+func (b *boot) kick() { signal(b.kicked) }
+
+// signal leaves word in a channel of capacity 1, if there is none yet.
+func signal(c chan<- struct{}) {
 	select {
-	case b.kicked <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

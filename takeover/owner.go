@@ -49,6 +49,8 @@ func (n *Node) live(ctx context.Context) (again bool, err error) {
 	}
 	beats := n.start(ctx, func(ctx context.Context) { n.beat(ctx, b) })
 	defer beats()
+	lists := n.start(ctx, func(ctx context.Context) { n.followFleet(ctx, b) })
+	defer lists()
 	chores := n.start(ctx, func(ctx context.Context) { n.keepHouse(ctx, b) })
 	defer chores()
 
@@ -186,7 +188,7 @@ func (n *Node) beatOnce(ctx context.Context, b *boot) bool {
 	}
 	b.beats.Store(row.Beat)
 	b.lease.renew(sent)
-	n.learnPeers(ctx)
+	signal(b.landed)
 	return true
 }
 

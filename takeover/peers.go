@@ -83,8 +83,21 @@ func (p *peers) alive(but records.ExecutorID) []records.Executor {
 	})
 }
 
-// learnPeers reads the fleet after a heartbeat. If it cannot, the old list
-// grows older and its members stop counting as alive.
+// followFleet reads the fleet after every heartbeat, and beside them: a list
+// that is slow must not hold up the next.
+func (n *Node) followFleet(ctx context.Context, b *boot) {
+	for {
+		select {
+		case <-b.landed:
+			n.learnPeers(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// learnPeers reads the fleet. If it cannot, the old list grows older and its
+// members stop counting as alive.
 func (n *Node) learnPeers(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, n.config.StatementTimeout)
 	defer cancel()
@@ -117,4 +130,23 @@ func (n informed) Probe(ctx context.Context, a records.Executor, id records.ID, 
 // Witness asks w what it sees of suspect.
 func (n informed) Witness(ctx context.Context, w records.Executor, suspect records.ExecutorID) probe.Testimony {
 	return n.asker.Witness(ctx, w, suspect)
+}
+
+// recent is the list of peers for an inquiry. It is read anew when it is not
+// from just now, for a node that has not registered has no heartbeat to do so.
+type recent struct {
+	node  *Node
+	ctx   context.Context // of the inquiry
+	known bool            // the list was young when it was last asked for
+}
+
+// Peers lists the fleet.
+func (r *recent) Peers() []records.Executor {
+	n := r.node
+	limit := min(n.config.Heartbeat, n.config.LeaseTTL/4)
+	if n.peers.age() > limit {
+		n.learnPeers(r.ctx)
+	}
+	r.known = n.peers.age() <= n.config.LeaseTTL/4
+	return n.peers.Peers()
 }

@@ -83,7 +83,7 @@ func (c *course) confirm() {
 			noted = c.trail.noted.at
 		}
 		s := records.Suspicion{Suspect: e.ID, Beat: e.Beat, Probed: true, Observer: b.id, ObserverBeat: b.beats.Load()}
-		v := n.confirmer(b).Confirm(n.ctx, probe.Case{
+		v := n.inquire(n.ctx, b, probe.Case{
 			Suspect: e, Record: c.flight.id, Epoch: c.held.Record.Epoch, First: c.trail.failure, Broke: c.trail.broken, Noted: noted,
 		})
 		s.ObserverBeats, s.Reason = v.ObserverBeats, v.Reason
@@ -108,20 +108,27 @@ func (c *course) confirm() {
 // confirmAlone confirms the death of the boot that holds this node's own slot
 // at another address, before this one has registered.
 func (n *Node) confirmAlone(ctx context.Context, holder records.Executor, first probe.Observation) bool {
-	v := n.confirmer(n.boot()).Confirm(ctx, probe.Case{Suspect: holder, First: first})
+	v := n.inquire(ctx, n.boot(), probe.Case{Suspect: holder, First: first})
 	n.log.WarnContext(ctx, "slot is held", "holder", holder.ID, "url", holder.URL, "outcome", v.Outcome, "reason", v.Reason)
 	return v.Outcome == probe.Confirmed || v.Verdict == probe.Replaced
 }
 
-func (n *Node) confirmer(b *boot) probe.Confirmer {
-	return probe.Confirmer{
-		Self: b.id, Asker: informed{n}, Peers: &n.peers,
+// inquire confirms a failed probe. That no peer is alive may be said only by
+// who knows the peers: one that cannot read the list may be the one cut off.
+func (n *Node) inquire(ctx context.Context, b *boot, k probe.Case) probe.Conclusion {
+	peers := &recent{node: n, ctx: ctx}
+	v := probe.Confirmer{
+		Self: b.id, Asker: informed{n}, Peers: peers,
 		Budget: probe.Budget{
 			ConfirmDown: n.config.ConfirmDown, ProbeBudget: n.config.ProbeBudget,
 			// A witness makes a probe of its own before it answers.
 			WitnessWait: max(2*time.Second, n.config.DialTimeout+n.config.HeaderTimeout+500*time.Millisecond),
 		},
+	}.Confirm(ctx, k)
+	if v.Outcome == probe.Confirmed && v.Witness == (records.ExecutorID{}) && !peers.known {
+		v.Outcome, v.Reason = probe.Abstained, "the list of peers cannot be read, and a witness is missing"
 	}
+	return v
 }
 
 // fence declares the holder dead, if the store agrees. Flights with the same
