@@ -182,4 +182,26 @@ func TestLate(t *testing.T) {
 		close(next.finish)
 		(<-second).check(t, takeover.TookOver, "held")
 	})
+
+	rule(t, "AFenceThatCouldNotBeSentIsNotSentOnOldEvidence", func(t *testing.T, f *fleet) {
+		nodes := f.start(takeover.Config{}, "a", "b", "c")
+		f.attested(nodes...)
+		a, b := nodes[0], nodes[1]
+		h, first := begin(a, ask("k"))
+		waiting := do(b, patient("k"), refuse(t))
+		f.await("b watches", func() bool { return b.calls.watches.Load() > 0 })
+		a.gate.shut(recordstest.Heartbeat)
+		heal := b.gate.shut(recordstest.Fence)
+		f.isolate(a, cut, b, nodes[2])
+		f.await("b is sure", func() bool { return b.log.has("outcome=confirmed") })
+		f.isolate(a, healthy, b, nodes[2])
+		f.pass(6 * time.Second) // everybody reaches the owner again
+		heal()
+		f.pass(2 * time.Second)
+		a.gate.openAgain()
+		close(h.finish)
+		(<-first).check(t, takeover.Executed, "held")
+		(<-waiting).check(t, takeover.Waited, "held")
+		nobodyFenced(t, a)
+	})
 }

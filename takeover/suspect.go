@@ -132,7 +132,8 @@ func (n *Node) inquire(ctx context.Context, b *boot, k probe.Case) probe.Conclus
 }
 
 // fence declares the holder dead, if the store agrees. Flights with the same
-// case share one fence.
+// case share one fence. What was seen is not news for long: a store that does
+// not answer soon is not told again, and the holder is asked anew.
 func (c *course) fence(s records.Suspicion) {
 	n := c.node
 	key := s.Suspect.String()
@@ -140,7 +141,9 @@ func (c *course) fence(s records.Suspicion) {
 		key += " probed"
 	}
 	got, err, _ := n.fences.Do(key, func() (any, error) {
-		e, err := definite(n.ctx, n, func(ctx context.Context) (records.Executor, error) { return n.store.Fence(ctx, s) })
+		patience, cancel := context.WithTimeout(n.ctx, 2*n.config.StatementTimeout)
+		defer cancel()
+		e, err := definite(patience, n, func(ctx context.Context) (records.Executor, error) { return n.store.Fence(ctx, s) })
 		switch {
 		case err != nil:
 			n.log.WarnContext(c.ctx, "fence refused", "suspect", s.Suspect, "probed", s.Probed, "error", err)
