@@ -25,11 +25,15 @@ func (n *Node) Do(ctx context.Context, req Request, work Work) (Answer, error) {
 			return replay(r, req), nil
 		}
 		f, pilot := n.flights.board(id, req, work)
+		if f == nil {
+			break
+		}
 		if pilot {
 			n.wg.Go(func() { n.fly(context.WithoutCancel(ctx), f) })
 		}
-		answer, again, err := n.ride(ctx, f, pilot, req.Wait)
+		how := n.ride(ctx, f, pilot, req.Wait)
 		f.leave(pilot)
+		answer, again, err := n.alight(ctx, f, pilot, how)
 		if err != nil || !again {
 			return answer, err
 		}
@@ -37,25 +41,38 @@ func (n *Node) Do(ctx context.Context, req Request, work Work) (Answer, error) {
 	return Answer{}, ErrNotServing
 }
 
+// arrival is why a caller waits no longer.
+type arrival int
+
+const (
+	landed     arrival = iota // the flight has
+	settled                   // its own execution has an answer
+	unanswered                // it has waited long enough
+	gone                      // its context has ended
+)
+
 // ride waits for a flight's landing on behalf of one caller. Who executes
 // waits as long as it takes; who waits for another's execution waits as long
 // as it wished, counted from when that was known.
-func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Duration) (answer Answer, again bool, err error) {
-	var settled <-chan struct{}
+//
+// Thousands may wait at once, each on a stack of its own, so nothing large
+// lives here: the answer is made when the wait is over.
+func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Duration) arrival {
+	var settles <-chan struct{}
 	if pilot {
-		settled = f.settled
+		settles = f.settled
 	}
 	select {
 	case <-f.landed:
-		return f.arrive(pilot)
+		return landed
 	case <-f.known:
 	case <-ctx.Done():
-		return Answer{}, false, context.Cause(ctx)
+		return gone
 	}
 	var timeout <-chan time.Time
 	if (!pilot || !f.owned) && !f.stands() {
 		if !n.waiters.admit(f.id, f.request.Key.Realm) {
-			return n.inProgress(f.first), false, nil
+			return unanswered
 		}
 		defer n.waiters.dismiss(f.id, f.request.Key.Realm)
 		timer := time.NewTimer(wait)
@@ -64,14 +81,28 @@ func (n *Node) ride(ctx context.Context, f *flight, pilot bool, wait time.Durati
 	}
 	select {
 	case <-f.landed:
-		return f.arrive(pilot)
-	case <-settled:
-		return f.mine, false, nil
+		return landed
+	case <-settles:
+		return settled
 	case <-timeout:
-		return n.inProgress(f.first), false, nil
+		return unanswered
 	case <-ctx.Done():
-		return Answer{}, false, context.Cause(ctx)
+		return gone
 	}
+}
+
+// alight is what a caller is told who waits no longer.
+func (n *Node) alight(ctx context.Context, f *flight, pilot bool, how arrival) (answer Answer, again bool, err error) {
+	switch how {
+	case landed:
+		return f.arrive(pilot)
+	case settled:
+		return f.mine, false, nil
+	case unanswered:
+		return n.inProgress(f.first), false, nil
+	case gone:
+	}
+	return Answer{}, false, context.Cause(ctx)
 }
 
 // replay answers from a finalized record.
