@@ -56,6 +56,7 @@ type flights struct {
 	all   map[flightKey]*flight
 	count int
 	empty chan struct{} // closed while there are none
+	over  bool          // no new ones begin
 }
 
 func newFlights() *flights {
@@ -64,13 +65,17 @@ func newFlights() *flights {
 	return f
 }
 
-// board joins the flight for the request, or makes a new one.
+// board joins the flight for the request, or makes a new one; nil once no new
+// ones begin.
 func (fs *flights) board(id records.ID, req Request, work Work) (f *flight, pilot bool) {
 	key := flightKey{id, req.Fingerprint}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f := fs.all[key]; f != nil && f.embark() {
 		return f, false
+	}
+	if fs.over {
+		return nil, false
 	}
 	f = &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), settled: make(chan struct{}), landed: make(chan struct{})}
 	fs.all[key] = f
@@ -124,6 +129,13 @@ func (f *flight) settle(a Answer) {
 		f.mine = a
 		close(f.settled)
 	}
+}
+
+// end lets no new flight begin.
+func (fs *flights) end() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.over = true
 }
 
 // wait returns nil once no flight is under way, or ctx's cause.

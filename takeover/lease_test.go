@@ -42,6 +42,7 @@ func endedBy(ctx context.Context, want error) error {
 }
 
 func TestLease(t *testing.T) {
+	t.Parallel()
 	inBubble(t, "ThatHasNotBegunHoldsNothing", func(t *testing.T) {
 		l := newLease(defaultTrust())
 		if l.held() || l.ctx.Err() == nil {
@@ -182,6 +183,7 @@ func TestLease(t *testing.T) {
 }
 
 func TestRunningSet(t *testing.T) {
+	t.Parallel()
 	one, two := records.ID{1}, records.ID{2}
 
 	inBubble(t, "KeepsAnEntryUntilItsLastHolderLeaves", func(t *testing.T) {
@@ -248,6 +250,7 @@ func TestRunningSet(t *testing.T) {
 }
 
 func TestFlights(t *testing.T) {
+	t.Parallel()
 	req := Request{Key: records.Key{Key: "k"}, Fingerprint: records.FingerprintOf("one")}
 	id := req.Key.ID()
 	other := req
@@ -340,9 +343,31 @@ func TestFlights(t *testing.T) {
 			t.Errorf("the others were told %v", err)
 		}
 	})
+
+	inBubble(t, "AfterTheEndNoneBegins", func(t *testing.T) {
+		fs := newFlights()
+		req := Request{Key: records.Key{Key: "k"}}
+		under, _ := fs.board(req.Key.ID(), req, nil)
+		fs.end()
+		if f, pilot := fs.board(req.Key.ID(), req, nil); f != under || pilot {
+			t.Error("the one under way cannot be joined")
+		}
+		other := Request{Key: records.Key{Key: "other"}}
+		if f, _ := fs.board(other.Key.ID(), other, nil); f != nil {
+			t.Error("another began")
+		}
+		fs.land(under, landing{err: ErrNotServing})
+		if f, _ := fs.board(req.Key.ID(), req, nil); f != nil {
+			t.Error("it began again")
+		}
+		if err := fs.wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestDefinite(t *testing.T) {
+	t.Parallel()
 	node := func(t *testing.T) *Node {
 		t.Helper()
 		n, err := New(Config{Slot: "a", URL: "http://a:1"}, nil, nil)

@@ -30,6 +30,8 @@ func (n *Node) Run(ctx context.Context) error {
 			n.become(records.Gone)
 			n.stop(ErrStopped)
 			n.aborted(ErrStopped)
+			n.flights.end()
+			_ = n.flights.wait(context.WithoutCancel(ctx)) // one that has boarded may have no goroutine yet
 			n.wg.Wait()
 			return err
 		}
