@@ -128,20 +128,8 @@ func (n newcomer) start(t *testing.T, line string) {
 		if !strings.Contains(line, "serve") {
 			return p.Output.Has("listening")
 		}
-		_, code := n.probes(t)
-		return code == 0
+		return n.command(t, "bin/probate probe http://"+n.node).Run() == nil
 	})
-}
-
-// probes asks whether the node serves.
-func (n newcomer) probes(t *testing.T) (out string, code int) {
-	t.Helper()
-	cmd := n.command(t, "bin/probate probe http://"+n.node)
-	text, err := cmd.Output()
-	if err != nil {
-		return string(text), 1
-	}
-	return string(text), 0
 }
 
 // missingLine is the first wanted line that got lacks, or has out of order; …
@@ -230,12 +218,9 @@ func (n newcomer) migrate(t *testing.T, block string) {
 	}
 	database := "DATABASE_URL=" + postgrestest.Shared(t).Empty(t)
 	path := "PATH=" + filepath.Dir(tool) + string(os.PathListSeparator) + os.Getenv("PATH")
-	var out string
 	for line := range strings.Lines(block) {
-		var code int
-		if out, code = n.run(t, strings.TrimSpace(line), database, path); code != 0 {
+		if out, code := n.run(t, strings.TrimSpace(line), database, path); code != 0 {
 			t.Errorf("%s: exit code %d\n%s", line, code, out)
 		}
 	}
-	t.Log(out)
 }

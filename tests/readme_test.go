@@ -143,11 +143,11 @@ func TestReadme(t *testing.T) {
 		t.Parallel()
 		r.checkRunbook(t)
 	})
+	binary := fleet.Build(t, "../cmd/node")
 	t.Run("NamesFlagsMetricsAndSettingsThatExist", func(t *testing.T) {
 		t.Parallel()
-		r.checkNames(t)
+		r.checkNames(t, binary)
 	})
-	binary := fleet.Build(t, "../cmd/node")
 	t.Run("TellsASession", func(t *testing.T) {
 		t.Parallel()
 		r.runSession(t)
@@ -285,8 +285,8 @@ func (r readme) checkRunbook(t *testing.T) {
 
 // checkNames looks up what is set as code and has the form of a flag, a
 // variable, a metric or a dotted key.
-func (r readme) checkNames(t *testing.T) {
-	keys, help := example(t), flags(t)
+func (r readme) checkNames(t *testing.T, binary string) {
+	keys, help := example(t), flags(t, binary)
 	metrics := read(t, "cmd/node/metrics.go")
 	flag, variable := regexp.MustCompile(`--[a-z][a-z.-]*`), regexp.MustCompile(`PROBATE_[A-Z_]+`)
 	metric, dotted := regexp.MustCompile(`^probate_([a-z_]+)$`), regexp.MustCompile(`^(internal|takeover|wait|log)\.[a-z_.]+$`)
@@ -320,9 +320,8 @@ func (r readme) checkNames(t *testing.T) {
 }
 
 // flags are those of every command that the README may name.
-func flags(t *testing.T) []string {
+func flags(t *testing.T, binary string) []string {
 	t.Helper()
-	binary := fleet.Build(t, "../cmd/node")
 	var found []string
 	for _, command := range []string{"serve", "records list", "executors fence", "probe"} {
 		help, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(command), "--help")...).Output()
