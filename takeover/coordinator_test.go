@@ -13,6 +13,7 @@ import (
 )
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	rule(t, "ExecutesOnceAndReplaysOnEveryNode", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		var runs atomic.Int64
@@ -135,6 +136,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestWaiters(t *testing.T) {
+	t.Parallel()
 	rule(t, "AClientThatHangsUpDoesNotEndTheWork", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		ctx, hangUp := context.WithCancelCause(t.Context())

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCost(t *testing.T) {
+	t.Parallel()
 	rule(t, "AFirstExecutionIsOneReserveAndOneFinalize", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		f.attested(nodes...)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	rule(t, "FailsReadinessFirst", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		h, first := begin(m, ask("k"))

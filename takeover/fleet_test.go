@@ -250,8 +250,8 @@ func (f *fleet) kill(m *member) {
 	if m.dead.Swap(true) {
 		return
 	}
+	f.die(m) // first, so that nothing is said about the work that ends now
 	close(m.killed)
-	f.die(m)
 	m.stop()
 }
 

@@ -46,6 +46,13 @@ func (l *ledger) of(key string) *entry {
 	return e
 }
 
+// runs is how many executions of a key have begun.
+func (l *ledger) runs(key string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.of(key).executions)
+}
+
 // work is an execution on a member that takes some time and then applies its
 // effect, unless it is told to end or its process is killed first.
 func (l *ledger) work(m *member, takes time.Duration) takeover.Work {

@@ -22,6 +22,7 @@ func (f *fleet) fence(m *member) {
 }
 
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	rule(t, "EndsWorkByItself", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		h, first := begin(m, askOnce("k"))
@@ -83,6 +84,7 @@ func TestLostLease(t *testing.T) {
 }
 
 func TestBeatFirstThenStart(t *testing.T) {
+	t.Parallel()
 	rule(t, "WorkWaitsForAHeartbeatThatIsOverdue", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		m.gate.shut(recordstest.Heartbeat)
@@ -139,6 +141,7 @@ func TestBeatFirstThenStart(t *testing.T) {
 }
 
 func TestAfterAFence(t *testing.T) {
+	t.Parallel()
 	rule(t, "ItCancelsWaitsAndRegistersAsAnother", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		a := nodes[0]

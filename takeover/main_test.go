@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // TestCase holds faults that users of other systems have reported, each named
 // after its number in the project's list.
 func TestCase(t *testing.T) {
+	t.Parallel()
 	coordinatorCases(t)
 	outcomeCases(t)
 	leaseCases(t)

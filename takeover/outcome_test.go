@@ -15,6 +15,7 @@ import (
 )
 
 func TestOutcome(t *testing.T) {
+	t.Parallel()
 	uncertain := func(context.Context) takeover.Completion {
 		return takeover.Completion{Response: records.Response{Status: 502}, Reason: "connection lost after send"}
 	}
@@ -158,6 +159,7 @@ func TestOutcome(t *testing.T) {
 }
 
 func TestLostReply(t *testing.T) {
+	t.Parallel()
 	lost := []recordstest.Fault{recordstest.LostReply, recordstest.Down, recordstest.LostReply}
 
 	for _, c := range []struct {
@@ -225,6 +227,7 @@ func TestLostReply(t *testing.T) {
 }
 
 func TestOrphan(t *testing.T) {
+	t.Parallel()
 	rule(t, "OfItsOwnIsTakenOverByADuplicate", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		r := orphan(t, m, ask("k"))

@@ -14,6 +14,7 @@ import (
 func leased() takeover.Config { return takeover.Config{Policy: records.PolicyLease} }
 
 func TestRegister(t *testing.T) {
+	t.Parallel()
 	rule(t, "MakesAnActiveExecutorOfTheSlotAtTheURL", func(t *testing.T, f *fleet) {
 		m := f.start(leased(), "a")[0]
 		row := m.row(t)
@@ -148,6 +149,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestAttest(t *testing.T) {
+	t.Parallel()
 	rule(t, "MakesANodeReady", func(t *testing.T, f *fleet) {
 		a := f.start(takeover.Config{}, "a")[0]
 		// b listens to nobody yet.
@@ -229,6 +231,7 @@ func TestAttest(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	rule(t, "LeavesWhenDrained", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{}, "a")[0]
 		if err := f.gone(m); err != nil {

@@ -85,6 +85,7 @@ func (s *server) away(since time.Time, leases time.Duration) {
 }
 
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	for name, config := range map[string]takeover.Config{"PolicyProbe": {}, "PolicyLease": leased()} {
 		t.Run("AKilledOwnerIsOvertaken/"+name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,7 @@ func over(t *testing.T, name string, test func(t *testing.T, f *fleet)) {
 // TestSockets repeats the heart of the other tests with real listeners, real
 // probes and links that fail.
 func TestSockets(t *testing.T) {
+	t.Parallel()
 	over(t, "ADuplicateElsewhereWaitsForTheOwner", func(t *testing.T, f *fleet) {
 		nodes := f.start(brisk(), "a", "b")
 		h, first := begin(nodes[0], ask("k"))

@@ -53,6 +53,7 @@ func notApplied() (takeover.Finding, error) { return takeover.FoundNotApplied(),
 func undecidable() (takeover.Finding, error) { return takeover.Finding{}, nil }
 
 func TestReconcile(t *testing.T) {
+	t.Parallel()
 	rule(t, "AppliedIsFinalizedAndNotExecuted", func(t *testing.T, f *fleet) {
 		s := &findings{all: []func() (takeover.Finding, error){applied("found")}}
 		req := askKnowing("k", s.Reconcile)

@@ -19,6 +19,7 @@ func patient(key string) takeover.Request {
 }
 
 func TestSuspicion(t *testing.T) {
+	t.Parallel()
 	rule(t, "OfARefusedAttestedOwnerIsConfirmedByAWitnessInUnderASecond", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b", "c")
 		f.attested(nodes...)
@@ -223,6 +224,7 @@ func TestSuspicion(t *testing.T) {
 }
 
 func TestFence(t *testing.T) {
+	t.Parallel()
 	rule(t, "OnAnExpiredLeaseNeedsNoProbe", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		_, _ = begin(nodes[0], ask("k"))
@@ -332,6 +334,7 @@ func TestFence(t *testing.T) {
 // design says so). What is promised then is that a live owner behind it learns
 // of its fence and can change nothing any more.
 func TestFenceOfALiveOwner(t *testing.T) {
+	t.Parallel()
 	rule(t, "EndsItsWorkAndRefusesItsResult", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b", "c")
 		f.attested(nodes...)
@@ -363,6 +366,7 @@ func TestFenceOfALiveOwner(t *testing.T) {
 }
 
 func TestUnreached(t *testing.T) {
+	t.Parallel()
 	rule(t, "AfterAFenceANodeThatNobodyReachesTakesNothingOver", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b", "c")
 		a, b := nodes[0], nodes[1]
@@ -386,6 +390,7 @@ func TestUnreached(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	rule(t, "OfAnUnreachableOwnerThatBeatsEndsWithTheAnswerOfTheStore", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		h, first := begin(nodes[0], ask("k"))

@@ -39,6 +39,7 @@ func leaveBehind(f *fleet, n int, change func(i int, req *takeover.Request)) []t
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		terms takeover.Terms
 		work  bool
@@ -230,6 +231,7 @@ func TestSweep(t *testing.T) {
 }
 
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	rule(t, "DeletesWhatHasExpiredAStatementAtATime", func(t *testing.T, f *fleet) {
 		m := f.start(takeover.Config{PurgeBatch: 4, MemoryBytes: -1}, "a")[0]
 		var runs atomic.Int64
