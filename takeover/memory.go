@@ -61,9 +61,16 @@ func (m *memory) keep(r records.Record) {
 	}
 	m.items[r.ID] = m.order.PushFront(it)
 	m.size += it.size
-	for m.size > m.bytes {
+	for m.size > m.bytes || m.stale(m.order.Back(), now) {
 		m.forget(m.order.Back())
 	}
+}
+
+// stale reports whether an element is too old to be replayed. Those used least
+// lately are dropped when they are, so that keys that nobody repeats any more
+// do not pile up to the bound.
+func (*memory) stale(e *list.Element, now time.Time) bool {
+	return now.After(e.Value.(*remembered).until)
 }
 
 // recall returns a finalized record that is still remembered.
@@ -74,13 +81,12 @@ func (m *memory) recall(id records.ID) (records.Record, bool) {
 	if !ok {
 		return records.Record{}, false
 	}
-	it := e.Value.(*remembered)
-	if time.Now().After(it.until) {
+	if m.stale(e, time.Now()) {
 		m.forget(e)
 		return records.Record{}, false
 	}
 	m.order.MoveToFront(e)
-	return it.record, true
+	return e.Value.(*remembered).record, true
 }
 
 func (m *memory) forget(e *list.Element) {

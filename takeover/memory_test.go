@@ -36,6 +36,20 @@ func TestMemory(t *testing.T) {
 		})
 	})
 
+	t.Run("DropsWhatNobodyRepeats", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := memory{bytes: 1 << 20}
+			for i := range 100 {
+				m.keep(finalized(fmt.Sprint(i), 10))
+			}
+			<-time.After(rememberFor + time.Nanosecond)
+			m.keep(finalized("last", 10))
+			if m.order.Len() != 1 || len(m.items) != 1 || m.size != sizeOf(finalized("last", 10)) {
+				t.Errorf("%d bytes in %d items are left", m.size, m.order.Len())
+			}
+		})
+	})
+
 	t.Run("KeepsNothingThatChangesOrExpiresSoon", func(t *testing.T) {
 		m := memory{bytes: 1 << 20}
 		unknown, expiring := finalized("unknown", 1), finalized("expiring", 1)
