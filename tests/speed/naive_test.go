@@ -1,3 +1,5 @@
+//go:build unix
+
 package speed_test
 
 import (
@@ -6,8 +8,8 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"io"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -114,21 +116,35 @@ func (n *naive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	recorder := &httptest.ResponseRecorder{Code: http.StatusOK, HeaderMap: http.Header{}, Body: &bytes.Buffer{}}
-	n.next.ServeHTTP(recorder, r)
-	var headers strings.Builder
-	_ = recorder.HeaderMap.Write(&headers) // a builder takes all
-	if _, err := n.update.ExecContext(ctx, id[:], recorder.Code, []byte(headers.String()), recorder.Body.Bytes()); err != nil {
+	k := &keeper{header: http.Header{}, status: http.StatusOK}
+	n.next.ServeHTTP(k, r)
+	var headers bytes.Buffer
+	_ = k.header.Write(&headers) // a buffer takes all
+	if _, err := n.update.ExecContext(ctx, id[:], k.status, headers.Bytes(), k.body.Bytes()); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	for name, values := range recorder.HeaderMap {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), k.header)
 	w.Header().Set("Idempotency-Expires", time.Now().Add(24*time.Hour).UTC().Format(http.TimeFormat))
-	w.WriteHeader(recorder.Code)
-	_, _ = w.Write(recorder.Body.Bytes()) // a client that is gone will ask again
+	w.WriteHeader(k.status)
+	_, _ = w.Write(k.body.Bytes()) // a client that is gone will ask again
 }
+
+// keeper keeps a response.
+type keeper struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements [http.ResponseWriter].
+func (k *keeper) Header() http.Header { return k.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (k *keeper) WriteHeader(status int) { k.status = status }
+
+// Write implements [http.ResponseWriter].
+func (k *keeper) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 // repeat answers a duplicate.
 func (n *naive) repeat(ctx context.Context, w http.ResponseWriter, id, fingerprint [sha256.Size]byte) {
