@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -27,6 +26,7 @@ func TestCase(t *testing.T) {
 		"K14_CredentialsAreNotReplayed":     caseK14,
 		"K15_AnotherPrincipalHasItsOwnKeys": caseK15,
 		"K16_RefusedCredentialFreesTheKey":  caseK16,
+		"K17_SameKeyOnAnotherPath":          caseK17,
 		"K18_StoreDown":                     caseK18,
 		"K19_LongKeys":                      caseK19,
 		"K21_KeysThatAreNone":               caseK21,
@@ -41,6 +41,8 @@ func TestCase(t *testing.T) {
 		"K33_ReplayedFailureIsMarked":       caseK33,
 		"K34_OneKeyTenTimesOverTwoNodes":    caseK34,
 		"K39_FiftyAtOnceOverTwoNodes":       caseK39,
+		"K51_AThousandOutliveTheOwner":      caseK51,
+		"K53_SameKeyOnAnotherOperation":     caseK53,
 		"K54_IcebergKeys":                   caseK54,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,10 +50,9 @@ func TestCase(t *testing.T) {
 			throughBoth(t, scenario)
 		})
 	}
-	// These need two routes, or a service's own connection.
+	// These are about the gateway's own connection, and about a service in the
+	// node's own process.
 	t.Run("K00_LostReplyIsNotSentAgain", func(t *testing.T) { t.Parallel(); caseK00(t) })
-	t.Run("K17_SameKeyOnAnotherPath", func(t *testing.T) { t.Parallel(); caseK17(t) })
-	t.Run("K53_SameKeyOnAnotherOperation", func(t *testing.T) { t.Parallel(); caseK53(t) })
 	t.Run("K09_PanicInAGoroutine", func(t *testing.T) { t.Parallel(); caseK09Process(t) })
 }
 
@@ -111,26 +112,24 @@ func caseK16(t *testing.T, d door) {
 	l.want(t, 2)
 }
 
-func caseK17(t *testing.T) {
-	anotherOperation(t, request{path: "/orders", key: "k", body: "{}"}, request{path: "/orders/1/cancel", key: "k", body: "{}"})
+func caseK17(t *testing.T, d door) {
+	anotherOperation(t, d, request{path: "/orders", key: "k", body: "{}"}, request{path: "/orders/1/cancel", key: "k", body: "{}"})
 }
 
-func caseK53(t *testing.T) {
-	anotherOperation(t, request{path: "/orders/1/cancel", key: "k"}, request{path: "/orders/1/refund", key: "k"})
+func caseK53(t *testing.T, d door) {
+	anotherOperation(t, d, request{path: "/orders/1/cancel", key: "k"}, request{path: "/orders/1/refund", key: "k"})
 }
 
-// anotherOperation: two routes of one gateway, one key.
-func anotherOperation(t *testing.T, one, other request) {
+// anotherOperation: two routes of one node, one key.
+func anotherOperation(t *testing.T, d door, one, other request) {
 	l := creates()
-	upstream := httptest.NewServer(l)
-	t.Cleanup(upstream.Close)
 	var routes []api.Route
 	for _, path := range []string{"/orders", "/orders/{id}/cancel", "/orders/{id}/refund"} {
 		r := payments(t)
-		r.Path, r.Operation, r.Upstream = path, path+" "+t.Name(), upstream.URL
+		r.Path, r.Operation = path, path+" "+t.Name()
 		routes = append(routes, r)
 	}
-	url := openRoutes(t, routes, "", fleet()[0])[0]
+	url := d.openAll(t, routes, l, fleet()[0])[0]
 	first := send(t, url, one).want(t, 201)
 	send(t, url, other).wantProblem(t, 422, "idempotency_key_reused")
 	send(t, url, one).wantReplayOf(t, first)

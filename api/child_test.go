@@ -21,9 +21,49 @@ import (
 
 type timeT = time.Time
 
-// childFlag makes the test binary a process of its own, whose handler panics
-// in a goroutine.
-const childFlag = "child-that-panics"
+// children are what the test binary can be as a process of its own, by its
+// first argument.
+var children = map[string]func(args []string) int{
+	"child-that-panics":    childThatPanics,
+	"child-that-is-killed": childThatIsKilled,
+}
+
+// startChild starts one and returns once it has told where it serves. It ends
+// with the test, if not before.
+func startChild(t *testing.T, args ...string) (cmd *exec.Cmd, url string, complaints *strings.Builder) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.CommandContext(t.Context(), exe, args...)
+	complaints = &strings.Builder{}
+	cmd.Stderr = complaints
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close() })
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // how it ended says nothing any more
+		}
+	})
+	url, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("%v\n%s", err, complaints.String())
+	}
+	return cmd, strings.TrimSpace(url), complaints
+}
 
 // doomed is the route that both processes serve.
 func doomed() api.Route {
@@ -33,8 +73,8 @@ func doomed() api.Route {
 	}
 }
 
-// child serves until its handler kills it. Args: the store's file.
-func child(args []string) int {
+// childThatPanics serves until its handler kills it. Args: the store's file.
+func childThatPanics(args []string) int {
 	n := startNode("child", openStore(args[0]))
 	defer n.close()
 	server := serveDoomed(n, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -70,30 +110,8 @@ func caseK09Process(t *testing.T) {
 	server := serveDoomed(survivor, l)
 	t.Cleanup(server.Close)
 
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, childFlag, file)
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stdin.Close() })
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("%v\n%s", err, complaints.String())
-	}
-	if got := trySend(t, strings.TrimSpace(url), request{key: "k"}); got.err == nil {
+	cmd, url, complaints := startChild(t, "child-that-panics", file)
+	if got := trySend(t, url, request{key: "k"}); got.err == nil {
 		t.Errorf("a dead process has answered: %v", got)
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(complaints.String(), "in a goroutine of the handler's") {

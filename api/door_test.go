@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,9 @@ import (
 // door is one way for clients to reach a service through this package.
 type door struct {
 	name string
-	// open puts the service behind the route on each coordinator and returns
-	// where each can be reached.
-	open func(t testing.TB, route api.Route, service http.Handler, via ...api.Coordinator) []string
+	// openAll puts the service behind the routes on each coordinator and
+	// returns where each can be reached.
+	openAll func(t testing.TB, routes []api.Route, service http.Handler, via ...api.Coordinator) []string
 }
 
 var (
@@ -44,11 +45,14 @@ func throughBoth(t *testing.T, scenario func(t *testing.T, d door)) {
 	}
 }
 
-func openGateway(t testing.TB, route api.Route, service http.Handler, via ...api.Coordinator) []string {
+func openGateway(t testing.TB, routes []api.Route, service http.Handler, via ...api.Coordinator) []string {
 	upstream := serve(service)
 	t.Cleanup(upstream.Close)
-	route.Upstream = upstream.URL
-	return openRoutes(t, []api.Route{route}, upstream.URL, via...)
+	routes = slices.Clone(routes)
+	for i := range routes {
+		routes[i].Upstream = upstream.URL
+	}
+	return openRoutes(t, routes, upstream.URL, via...)
 }
 
 // openRoutes starts a gateway on each coordinator.
@@ -69,19 +73,21 @@ func openRoutes(t testing.TB, routes []api.Route, passThrough string, via ...api
 	return urls
 }
 
-func openMiddleware(t testing.TB, route api.Route, service http.Handler, via ...api.Coordinator) []string {
+func openMiddleware(t testing.TB, routes []api.Route, service http.Handler, via ...api.Coordinator) []string {
 	urls := make([]string, len(via))
 	for i, c := range via {
 		a, err := api.New(api.Config{Coordinator: c, Logger: testLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wrap, err := a.Middleware(route)
-		if err != nil {
-			t.Fatal(err)
-		}
 		router := chi.NewRouter()
-		router.With(wrap).Handle(route.Path, service)
+		for _, route := range routes {
+			wrap, err := a.Middleware(route)
+			if err != nil {
+				t.Fatal(err)
+			}
+			router.With(wrap).Handle(route.Path, service)
+		}
 		router.NotFound(service.ServeHTTP)
 		server := httptest.NewServer(router)
 		t.Cleanup(func() {
@@ -99,6 +105,11 @@ func serve(h http.Handler) *httptest.Server {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
 	return server
+}
+
+// open opens the door for one route.
+func (d door) open(t testing.TB, route api.Route, service http.Handler, via ...api.Coordinator) []string {
+	return d.openAll(t, []api.Route{route}, service, via...)
 }
 
 // node0 opens the door on one node of the fleet.
@@ -221,6 +232,15 @@ func send(t testing.TB, url string, q request) response {
 
 // trySend is send for a connection that may break.
 func trySend(t testing.TB, url string, q request) response {
+	req, err := q.at(t, url)
+	if err != nil {
+		return response{err: err}
+	}
+	return exchange(req)
+}
+
+// at is the request to a node.
+func (q request) at(t testing.TB, url string) (*http.Request, error) {
 	method, path, ctx := q.method, q.path, q.ctx
 	if method == "" {
 		method = http.MethodPost
@@ -233,7 +253,7 @@ func trySend(t testing.TB, url string, q request) response {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(q.body))
 	if err != nil {
-		return response{err: err}
+		return nil, err
 	}
 	if q.header != nil {
 		req.Header = q.header.Clone()
@@ -248,14 +268,18 @@ func trySend(t testing.TB, url string, q request) response {
 	if req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return exchange(req)
+	return req, nil
 }
 
+// exchange sends over a fresh connection.
 func exchange(req *http.Request) response {
-	// No GetBody and a fresh connection: the test's own client repeats nothing.
-	req.GetBody = nil
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
 	defer transport.CloseIdleConnections()
+	return exchangeOver(transport, req)
+}
+
+func exchangeOver(transport *http.Transport, req *http.Request) response {
+	req.GetBody = nil // the test's own client repeats nothing
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return response{err: err}

@@ -39,8 +39,10 @@ var fleet = sync.OnceValue(func() []*node {
 var cleanups []func()
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == childFlag {
-		os.Exit(child(os.Args[2:]))
+	if len(os.Args) > 1 {
+		if play, is := children[os.Args[1]]; is {
+			os.Exit(play(os.Args[2:]))
+		}
 	}
 	code := m.Run()
 	for _, cleanup := range slices.Backward(cleanups) {
@@ -70,21 +72,25 @@ func openStore(path string) records.Store {
 }
 
 // startNode runs a node until close, and returns once it serves.
-func startNode(slot string, store records.Store) *node {
+func startNode(slot string, store records.Store, tune ...func(c *takeover.Config)) *node {
 	listener := listen()
 	n := &node{}
 	client := probe.NewClient(probe.ClientConfig{
 		Cluster: "test", Dial: 300 * time.Millisecond, Header: 400 * time.Millisecond,
 		Lookup: func(id records.ExecutorID) (records.Executor, bool) { return n.Lookup(id) },
 	})
-	var err error
-	n.Node, err = takeover.New(takeover.Config{
+	config := takeover.Config{
 		Slot: slot, URL: "http://" + listener.Addr().String(),
 		Heartbeat: 200 * time.Millisecond, StatementTimeout: time.Second, LeaseTTL: 6 * time.Second, Margin: time.Second,
 		ConfirmDown: 300 * time.Millisecond, ProbeBudget: 4 * time.Second,
 		DialTimeout: 300 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, SettleRead: time.Second,
 		DrainTimeout: 10 * time.Second,
-	}, store, client)
+	}
+	for _, change := range tune {
+		change(&config)
+	}
+	var err error
+	n.Node, err = takeover.New(config, store, client)
 	if err != nil {
 		panic(err)
 	}
