@@ -81,6 +81,7 @@ type Commit[In, Out any] func(batch []In) []Result[Out]
 type Committer[In, Out any] struct {
 	config Config[In]
 	commit Commit[In, Out]
+	alone  func(ctx context.Context, in In) Result[Out] // may be nil
 
 	mu       sync.Mutex
 	queue    []*item[In, Out]
@@ -102,12 +103,27 @@ func New[In, Out any](config Config[In], commit Commit[In, Out]) *Committer[In, 
 	return &Committer[In, Out]{config: config.withDefaults(), commit: commit}
 }
 
+// Alone sets how an item is committed that meets nobody else: in its caller's
+// goroutine and under its caller's context, with which it must end. Two changes
+// of goroutine cost as much as a quick commit, so a caller that is alone is
+// spared them. To be called before the first Do.
+func (c *Committer[In, Out]) Alone(commit func(ctx context.Context, in In) Result[Out]) *Committer[In, Out] {
+	c.alone = commit
+	return c
+}
+
 // Do commits in with whatever else has queued. If ctx ends first the error is
 // its cause and the item may or may not have been committed.
 func (c *Committer[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	var none Out
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
+	}
+	if c.alone != nil && c.lead() {
+		defer c.follow()
+		c.config.Observe(1)
+		r := c.alone(ctx, in)
+		return r.Value, r.Err
 	}
 	it := &item[In, Out]{in: in, weight: c.config.Weight(in), result: make(chan Result[Out], 1)}
 	if err := c.enqueue(it); err != nil {
@@ -120,6 +136,33 @@ func (c *Committer[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 		c.withdraw(it)
 		return none, context.Cause(ctx)
 	}
+}
+
+// lead takes a flusher's place for a caller that meets nobody else.
+func (c *Committer[In, Out]) lead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.queue) > 0 || c.last > 1 || c.flushing >= c.config.Flushers || c.underWay >= c.config.Spread {
+		return false
+	}
+	c.flushing++
+	c.underWay++
+	c.last = 1
+	c.flushers.Add(1)
+	return true
+}
+
+// follow gives the place back, or to a flusher for what has queued meanwhile.
+func (c *Committer[In, Out]) follow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.flushers.Done()
+	c.underWay--
+	if len(c.queue) > 0 && c.underWay < c.config.Spread {
+		c.flushers.Go(c.flush)
+		return
+	}
+	c.flushing--
 }
 
 // Close refuses new items and waits until what has queued is committed.

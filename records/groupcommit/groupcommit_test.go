@@ -143,6 +143,51 @@ func TestCommitter(t *testing.T) {
 		})
 	})
 
+	t.Run("OneThatMeetsNobodyIsCommittedByItsCaller", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var s slow
+			left := errors.New("left")
+			c := groupcommit.New(groupcommit.Config[int]{}, s.commit).Alone(func(ctx context.Context, n int) groupcommit.Result[int] {
+				select {
+				case <-time.After(time.Second):
+					return groupcommit.Result[int]{Value: -n}
+				case <-ctx.Done():
+					return groupcommit.Result[int]{Err: context.Cause(ctx)}
+				}
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := c.Do(ctx, 1); !errors.Is(err, left) {
+					t.Errorf("Do(1) = %v, want its caller's cause", err)
+				}
+			})
+			synctest.Wait()
+			for _, n := range []int{2, 3} { // meet the first, and wait for it
+				wg.Go(func() {
+					if got, err := c.Do(t.Context(), n); got != 10*n || err != nil {
+						t.Errorf("Do(%d) = %d, %v", n, got, err)
+					}
+				})
+				synctest.Wait()
+			}
+			cancel(left)
+			wg.Wait()
+			if want := [][]int{{2, 3}}; !slices.EqualFunc(s.batches, want, slices.Equal) {
+				t.Errorf("batches = %v, want %v", s.batches, want)
+			}
+			for _, want := range []int{40, -4} { // after several one more is batched, then the caller leads
+				if got, err := c.Do(t.Context(), 4); got != want || err != nil {
+					t.Errorf("Do(4) = %d, %v, want %d", got, err, want)
+				}
+			}
+			c.Close()
+			if _, err := c.Do(t.Context(), 5); !errors.Is(err, groupcommit.ErrClosed) {
+				t.Errorf("Do after Close = %v, want ErrClosed", err)
+			}
+		})
+	})
+
 	t.Run("CloseWaitsForTheQueueAndRefusesMore", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var s slow
