@@ -67,7 +67,7 @@ func (s *Store) transfer(ctx context.Context, t transfer) (records.Record, error
 func (s *Store) move(ctx context.Context, t transfer) (records.Record, error) {
 	for range 2 {
 		var rows []recordRow
-		err := s.data.attempt(ctx, "claim", 1, func(ctx context.Context) error {
+		err := s.data.attempt(ctx, "claim", func(ctx context.Context) error {
 			return s.data.selects(ctx, &rows, t.text, t.args...)
 		})
 		if err != nil {

@@ -83,35 +83,45 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 	return &impatient{Conn: c, silence: d.silence}, nil
 }
 
-// impatient renews the deadline of its connection with every read and write,
-// except while the driver has set one itself. The driver reads only when it
-// waits for an answer, so an idle connection never expires.
+// impatient keeps the deadline of its connection ahead by one to two times the
+// silence it bears, except while the driver has set one itself. Moving it with
+// every read and write would wake the poller each time. The driver reads only
+// when it waits for an answer, so what passes while idle does no harm.
 type impatient struct {
 	net.Conn
-	silence time.Duration
-	theirs  bool // the driver's own deadline is set
+	silence  time.Duration
+	deadline time.Time
+	theirs   bool // the driver's own deadline is set
+}
+
+func (c *impatient) renew() error {
+	if c.silence == 0 || c.theirs {
+		return nil
+	}
+	now := time.Now()
+	if c.deadline.Sub(now) >= c.silence {
+		return nil
+	}
+	c.deadline = now.Add(2 * c.silence)
+	return c.Conn.SetDeadline(c.deadline)
 }
 
 func (c *impatient) Read(b []byte) (int, error) {
-	if c.silence > 0 && !c.theirs {
-		if err := c.Conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
-			return 0, err
-		}
+	if err := c.renew(); err != nil {
+		return 0, err
 	}
 	return c.Conn.Read(b)
 }
 
 func (c *impatient) Write(b []byte) (int, error) {
-	if c.silence > 0 && !c.theirs {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
-			return 0, err
-		}
+	if err := c.renew(); err != nil {
+		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
 // SetDeadline is how the driver sets its own, and with the zero time drops it.
 func (c *impatient) SetDeadline(t time.Time) error {
-	c.theirs = !t.IsZero()
+	c.theirs, c.deadline = !t.IsZero(), time.Time{}
 	return c.Conn.SetDeadline(t)
 }

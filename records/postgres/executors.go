@@ -15,7 +15,7 @@ import (
 func (s *Store) Heartbeat(ctx context.Context, id records.ExecutorID) (records.Executor, error) {
 	return call(ctx, s, func(ctx context.Context) (records.Executor, error) {
 		var rows []executorRow
-		err := s.beats.attempt(ctx, "heartbeat", 1, func(ctx context.Context) error {
+		err := s.beats.attempt(ctx, "heartbeat", func(ctx context.Context) error {
 			return s.beats.selects(ctx, &rows, heartbeat, id.String())
 		})
 		return first(rows, err, fmt.Errorf("heartbeat: %w", records.ErrNotActive))
@@ -41,7 +41,7 @@ func (s *Store) Attest(ctx context.Context, id records.ExecutorID, proven bool) 
 // change writes one executor's row, which its state must allow.
 func (s *Store) change(ctx context.Context, name, text string, args ...any) error {
 	return do(ctx, s, func(ctx context.Context) error {
-		return s.control.attempt(ctx, name, 1, func(ctx context.Context) error {
+		return s.control.attempt(ctx, name, func(ctx context.Context) error {
 			n, err := s.control.executes(ctx, text, args...)
 			if err == nil && n == 0 {
 				return records.ErrNotActive
@@ -54,7 +54,7 @@ func (s *Store) change(ctx context.Context, name, text string, args ...any) erro
 // PurgeExecutors deletes terminal executors that hold nothing.
 func (s *Store) PurgeExecutors(ctx context.Context, age time.Duration) (int, error) {
 	return call(ctx, s, func(ctx context.Context) (n int, err error) {
-		err = s.control.attempt(ctx, "purge executors", 1, func(ctx context.Context) error {
+		err = s.control.attempt(ctx, "purge executors", func(ctx context.Context) error {
 			return s.control.transact(ctx, func(ctx context.Context, t transaction) error {
 				var terminal []uuid
 				if err := t.selects(ctx, &terminal, lockTerminal, age.Microseconds()); err != nil {
@@ -76,7 +76,7 @@ func (s *Store) PurgeExecutors(ctx context.Context, age time.Duration) (int, err
 func (s *Store) LoadExecutor(ctx context.Context, id records.ExecutorID) (records.Executor, error) {
 	return call(ctx, s, func(ctx context.Context) (records.Executor, error) {
 		var rows []executorRow
-		err := s.control.attempt(ctx, "load executor", 1, func(ctx context.Context) error {
+		err := s.control.attempt(ctx, "load executor", func(ctx context.Context) error {
 			return s.control.selects(ctx, &rows, selectExecutor, id.String())
 		})
 		return first(rows, err, fmt.Errorf("load executor: %w", records.ErrNotFound))
@@ -91,7 +91,7 @@ func (s *Store) ListExecutors(ctx context.Context, states ...records.ExecutorSta
 			names[i] = string(state)
 		}
 		var rows []executorRow
-		err := s.control.attempt(ctx, "list executors", 1, func(ctx context.Context) error {
+		err := s.control.attempt(ctx, "list executors", func(ctx context.Context) error {
 			return s.control.selects(ctx, &rows, listExecutors, pq.StringArray(names))
 		})
 		if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) Register(ctx context.Context, r records.Registration) (records.E
 	}
 	return call(ctx, s, func(ctx context.Context) (records.Executor, error) {
 		var e records.Executor
-		err := s.control.attempt(ctx, "register", 1, func(ctx context.Context) error {
+		err := s.control.attempt(ctx, "register", func(ctx context.Context) error {
 			return s.control.transact(ctx, func(ctx context.Context, t transaction) (err error) {
 				e, err = register(ctx, t, r)
 				return err

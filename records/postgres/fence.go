@@ -92,7 +92,7 @@ func (s *Store) fencing(ctx context.Context, name string, id records.ExecutorID,
 ) (records.Executor, error) {
 	return call(ctx, s, func(ctx context.Context) (records.Executor, error) {
 		var e records.Executor
-		err := s.control.attempt(ctx, name, 1, func(ctx context.Context) error {
+		err := s.control.attempt(ctx, name, func(ctx context.Context) error {
 			return s.control.transact(ctx, func(ctx context.Context, t transaction) error {
 				if _, err := t.executes(ctx, lockExecutor, id.String()); err != nil {
 					return err

@@ -17,9 +17,9 @@ func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
 	return held, queued(err)
 }
 
-func (s *Store) loadBatch(batch []records.ID) []groupcommit.Result[records.Held] {
+func (s *Store) loadBatch(ctx context.Context, batch []records.ID) []groupcommit.Result[records.Held] {
 	results := make([]groupcommit.Result[records.Held], len(batch))
-	rows, err := s.loadRows(context.Background(), len(batch), func(n int) (records.ExecutorID, records.ID) {
+	rows, err := s.loadRows(ctx, len(batch), func(n int) (records.ExecutorID, records.ID) {
 		return records.ExecutorID{}, batch[n]
 	})
 	for i := range results {
@@ -57,7 +57,7 @@ func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker reco
 		at[i] = place[q]
 	}
 	found := make([]heldRow, len(place))
-	err := s.data.attempt(ctx, "load", n, func(ctx context.Context) error {
+	err := s.data.batch(ctx, "load", n, func(ctx context.Context) error {
 		return s.data.reads(ctx, func(rows *sqlx.Rows) error {
 			var row heldRow
 			if err := rows.Scan(row.targets()...); err != nil {

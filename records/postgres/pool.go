@@ -217,10 +217,10 @@ func (p *pool) transact(ctx context.Context, f func(ctx context.Context, t trans
 // attempt is one use of a pool. The context that f gets does not end with a
 // caller's: what was sent is read to its end. It ends when the limits say that
 // nothing will come of it any more.
-func (p *pool) attempt(ctx context.Context, name string, rows int, f func(ctx context.Context) error) error {
+func (p *pool) attempt(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 2*p.limits.silence()+connectTimeout, errSilence)
 	defer cancel()
-	return p.batch(ctx, name, rows, f)
+	return p.batch(ctx, name, 1, f)
 }
 
 // batch is attempt for those of whom there are never more than connections, so

@@ -39,8 +39,7 @@ func weightOfReservation(r records.Reservation) int {
 // callers want is claimed for the first; the others read what the first wrote.
 // What stood there when it was claimed and was free when it was read goes
 // around again.
-func (s *Store) reserveBatch(batch []records.Reservation) []groupcommit.Result[records.Reserved] {
-	ctx := context.Background() // no caller's: the batch belongs to all of them
+func (s *Store) reserveBatch(ctx context.Context, batch []records.Reservation) []groupcommit.Result[records.Reserved] {
 	results := make([]groupcommit.Result[records.Reserved], len(batch))
 	open := make([]int, len(batch))
 	for i := range open {

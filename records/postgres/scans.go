@@ -22,7 +22,7 @@ func (s *Store) Orphans(ctx context.Context, after records.ID, limit int) ([]rec
 func (s *Store) scan(ctx context.Context, name, text string, args ...any) ([]records.Record, error) {
 	return call(ctx, s, func(ctx context.Context) ([]records.Record, error) {
 		var rows []recordRow
-		err := s.data.attempt(ctx, name, 1, func(ctx context.Context) error {
+		err := s.data.attempt(ctx, name, func(ctx context.Context) error {
 			return s.data.plans(ctx, &rows, text, args...)
 		})
 		if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) List(ctx context.Context, f records.Filter) (records.Page, error
 	}
 	return call(ctx, s, func(ctx context.Context) (records.Page, error) {
 		var rows []listRow
-		err := s.data.attempt(ctx, "list", 1, func(ctx context.Context) error {
+		err := s.data.attempt(ctx, "list", func(ctx context.Context) error {
 			return s.data.plans(ctx, &rows, listText(f), f.After[:], examinedRows, f.Limit+1,
 				nullableBytes(f.Realm), nullableBytes(f.Key), nullableBytes(f.Operation),
 				nullable(string(f.State), f.State != ""), nullable(f.Executor.String(), f.Executor != records.ExecutorID{}),
@@ -106,7 +106,7 @@ func page(rows []listRow, limit int) (records.Page, error) {
 // Purge deletes records whose retention and grace have passed.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return call(ctx, s, func(ctx context.Context) (n int, err error) {
-		err = s.data.attempt(ctx, "purge", 1, func(ctx context.Context) error {
+		err = s.data.attempt(ctx, "purge", func(ctx context.Context) error {
 			n, err = s.data.changes(ctx, purge, s.config.Grace.Microseconds(), max(0, limit))
 			return err
 		})

@@ -82,8 +82,7 @@ func (s *Store) settle(ctx context.Context, w settlement) error {
 // one another, are written once and answered alike. Of writes to one record
 // that differ, under several fences or to several ends, each is written, one
 // after the other: only the row can tell which of them holds.
-func (s *Store) settleBatch(batch []settlement) []groupcommit.Result[struct{}] {
-	ctx := context.Background() // no caller's: the batch belongs to all of them
+func (s *Store) settleBatch(ctx context.Context, batch []settlement) []groupcommit.Result[struct{}] {
 	errs := make(map[settlementKey]error, len(batch))
 	open := make([]settlement, 0, len(batch))
 	for _, w := range batch {

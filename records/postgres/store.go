@@ -50,11 +50,13 @@ func open(ctx context.Context, c Config, mutate func(string) string) (*Store, er
 	}
 	s.reserving = groupcommit.New(groupcommit.Config[records.Reservation]{
 		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: weightOfReservation,
-	}, s.reserveBatch)
+	}, together(s.reserveBatch)).Alone(alone(s.reserveBatch))
 	s.settling = groupcommit.New(groupcommit.Config[settlement]{
 		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: settlement.weight,
-	}, s.settleBatch)
-	s.loading = groupcommit.New(groupcommit.Config[records.ID]{Flushers: flushers, Spread: spread, MaxItems: batchRows}, s.loadBatch)
+	}, together(s.settleBatch)).Alone(alone(s.settleBatch))
+	s.loading = groupcommit.New(groupcommit.Config[records.ID]{
+		Flushers: flushers, Spread: spread, MaxItems: batchRows,
+	}, together(s.loadBatch)).Alone(alone(s.loadBatch))
 	if err := do(ctx, s, func(ctx context.Context) error { return s.admit(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.Close())
 	}
@@ -69,6 +71,22 @@ const (
 	spread    = 3
 	batchRows = 256
 )
+
+// A batch is committed for all its callers, so no one's context ends it.
+func together[In, Out any](commit func(context.Context, []In) []groupcommit.Result[Out]) groupcommit.Commit[In, Out] {
+	return func(batch []In) []groupcommit.Result[Out] { return commit(context.Background(), batch) }
+}
+
+// A batch of one ends with its caller's context, and then says why.
+func alone[In, Out any](commit func(context.Context, []In) []groupcommit.Result[Out]) func(context.Context, In) groupcommit.Result[Out] {
+	return func(ctx context.Context, in In) groupcommit.Result[Out] {
+		r := commit(ctx, []In{in})[0]
+		if r.Err != nil && ctx.Err() != nil {
+			r.Err = context.Cause(ctx)
+		}
+		return r
+	}
+}
 
 func (s *Store) connect() error {
 	dsn, _, err := parseDSN(s.config.DSN)
@@ -93,7 +111,7 @@ func (s *Store) connect() error {
 
 // admit checks that this binary, this store and this cluster belong together.
 func (s *Store) admit(ctx context.Context) error {
-	return s.control.attempt(ctx, "open", 1, func(ctx context.Context) error {
+	return s.control.attempt(ctx, "open", func(ctx context.Context) error {
 		var session []struct {
 			Isolation string `db:"isolation"`
 			Durable   string `db:"durable"`
@@ -131,7 +149,7 @@ func (s *Store) admit(ctx context.Context) error {
 // Fleet reads the cluster row.
 func (s *Store) Fleet(ctx context.Context) (records.Fleet, error) {
 	return call(ctx, s, func(ctx context.Context) (f records.Fleet, err error) {
-		err = s.control.attempt(ctx, "fleet", 1, func(ctx context.Context) error {
+		err = s.control.attempt(ctx, "fleet", func(ctx context.Context) error {
 			f, err = readFleet(ctx, s.control.db)
 			return err
 		})
@@ -148,7 +166,7 @@ func (s *Store) Rekey(ctx context.Context, from, to string) error {
 		return records.ErrWrongCluster // no store has such a name
 	}
 	return do(ctx, s, func(ctx context.Context) error {
-		return s.control.attempt(ctx, "rekey", 1, func(ctx context.Context) error {
+		return s.control.attempt(ctx, "rekey", func(ctx context.Context) error {
 			n, err := s.control.changes(ctx, rekeyFleet, from, to)
 			if err == nil && n == 0 {
 				return records.ErrWrongCluster
