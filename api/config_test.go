@@ -57,6 +57,7 @@ func TestConfig(t *testing.T) {
 		"RefusesStoredIcebergs":    {func(r *api.Route) { r.Profile, r.OnServerError = api.ProfileIceberg, api.ServerErrorStore }, []string{"on_server_error"}},
 		"RefusesNegativeTimes":     {func(r *api.Route) { r.Retention, r.Settle = -1, -1 }, []string{"retention", "settle"}},
 		"RefusesAPatientUpstream":  {func(r *api.Route) { r.Timeout, r.WorkTimeout = time.Minute, time.Second }, []string{"timeout"}},
+		"RefusesAnEndlessSettle":   {func(r *api.Route) { r.Settle, r.WorkTimeout = time.Minute, time.Minute }, []string{"settle"}},
 		"RefusesUnboundedBodies":   {func(r *api.Route) { r.MaxRequestBytes, r.MaxResponseBytes = -1, 1<<40 }, []string{"max_request_bytes", "max_response_bytes"}},
 		"RefusesAPointer":          {func(r *api.Route) { r.Fingerprint.IgnoreJSON = []string{"a", "/~2"} }, []string{"fingerprint.ignore_json", "fingerprint.ignore_json"}},
 		"RefusesTwoReconcilers":    {func(r *api.Route) { r.Reconcile = api.Reconcile{URL: "http://a", Reexecute: true} }, []string{"reconcile"}},

@@ -205,6 +205,9 @@ func (r Route) validateBounds(at fieldFaults) {
 	if r.Timeout > r.WorkTimeout {
 		at.at("timeout").add("%s is more than work_timeout %s", r.Timeout, r.WorkTimeout)
 	}
+	if r.Settle >= r.WorkTimeout {
+		at.at("settle").add("%s is not less than work_timeout %s, within which not_applied must count", r.Settle, r.WorkTimeout)
+	}
 	if r.MaxRequestBytes < 0 {
 		at.at("max_request_bytes").add("negative")
 	}
