@@ -5,7 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/postgres"
@@ -14,9 +18,11 @@ import (
 )
 
 // BenchmarkReserveFinalize measures the hot path, one reserve and one finalize
-// of a fresh key, on a server that fsyncs: by the store and, on the same rows,
-// by two plain prepared single-row statements. The table is fresh and was never
-// analysed, or holds a million rows.
+// of a fresh key, on a server that fsyncs: by the store and, on the same table,
+// by two plain prepared single-row statements. The table is fresh or holds a
+// million rows, and was never analysed. The sides take turns of a quarter of a
+// second, so that what else the machine does befalls both; the rates and their
+// ratio are medians of the turns. An operation is a turn of each.
 func BenchmarkReserveFinalize(b *testing.B) {
 	cluster := postgrestest.Start(b, postgrestest.Options{Fsync: true})
 	for _, table := range []struct {
@@ -26,20 +32,79 @@ func BenchmarkReserveFinalize(b *testing.B) {
 		dsn := cluster.Database(b)
 		fill(b, dsn, table.rows)
 		for _, n := range recordstest.InFlight {
-			b.Run(fmt.Sprintf("table=%s/in-flight=%d/plain", table.name, n), func(b *testing.B) {
+			b.Run(fmt.Sprintf("table=%s/in-flight=%d", table.name, n), func(b *testing.B) {
 				if table.rows == 0 {
 					dsn = cluster.Database(b)
+					fill(b, dsn, 0)
 				}
-				recordstest.BenchmarkInFlight(b, openPlain(b, dsn, n), n)
-			})
-			b.Run(fmt.Sprintf("table=%s/in-flight=%d/store", table.name, n), func(b *testing.B) {
-				if table.rows == 0 {
-					dsn = cluster.Database(b)
+				both := openStore(b, postgres.Config{DSN: dsn, Grace: records.DefaultGrace})
+				e, err := both.Register(b.Context(), registration())
+				if err != nil {
+					b.Fatal(err)
 				}
-				recordstest.BenchmarkInFlight(b, openStore(b, postgres.Config{DSN: dsn, Grace: records.DefaultGrace}), n)
+				single := openPlain(b, both, dsn, n)
+				turn(b, single, e.ID, n) // connections are made, statements prepared and planned
+				turn(b, both, e.ID, n)
+				var plainRates, storeRates, ratios []float64
+				for b.Loop() {
+					p, s := turn(b, single, e.ID, n), turn(b, both, e.ID, n)
+					plainRates, storeRates, ratios = append(plainRates, p), append(storeRates, s), append(ratios, s/p)
+				}
+				b.ReportMetric(median(plainRates), "plain/s")
+				b.ReportMetric(median(storeRates), "store/s")
+				b.ReportMetric(median(ratios), "ratio")
 			})
 		}
 	}
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// turn keeps n requests in flight for a while and returns how many were done
+// in a second.
+func turn(b *testing.B, s records.Store, by records.ExecutorID, n int) float64 {
+	b.Helper()
+	long := 250 * time.Millisecond
+	if once() {
+		long = 20 * time.Millisecond
+	}
+	o := records.Outcome{Retention: 24 * time.Hour, Response: records.Response{
+		Status: 201,
+		Headers: []records.Header{
+			{Name: "Content-Type", Value: "application/json"},
+			{Name: "Location", Value: "/orders/0198c5f7-7a34-7c1e-9d1b-3d0d8d1c2b11"},
+			{Name: "Etag", Value: `"5f2b8c0e"`},
+		},
+		Body: make([]byte, 200),
+	}}
+	prefix := fmt.Sprintf("%x-", records.NewToken())
+	var requests, finished atomic.Int64
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for time.Since(began) < long {
+				r := reservation(by, fmt.Sprint(prefix, requests.Add(1)))
+				got, err := s.Reserve(b.Context(), r)
+				if err == nil && !got.Owned {
+					err = errors.New("a fresh key is taken")
+				}
+				if err == nil {
+					err = s.Finalize(b.Context(), r.ID, got.Record.Fence(), o)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				finished.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(finished.Load()) / time.Since(began).Seconds()
 }
 
 // million is a million rows, or a few when benchmarks only prove that they run.
@@ -54,9 +119,6 @@ func million() int {
 // analyse the table.
 func fill(t testing.TB, dsn string, rows int) {
 	t.Helper()
-	if rows == 0 {
-		return
-	}
 	db := postgrestest.Open(t, dsn)
 	for _, statement := range []string{
 		`ALTER TABLE probate.records SET (autovacuum_enabled = false)`,
@@ -100,12 +162,14 @@ UPDATE probate.records
  WHERE id = $1 AND executor_id = $2 AND epoch = $3 AND state = 'in_progress'`
 )
 
-func openPlain(b *testing.B, dsn string, inFlight int) records.Store {
+// openPlain returns it over as many connections as are in flight, 32 at most:
+// more made it slower.
+func openPlain(b *testing.B, s *postgres.Store, dsn string, inFlight int) records.Store {
 	b.Helper()
 	db := postgrestest.Open(b, dsn+"&binary_parameters=yes")
 	db.SetMaxOpenConns(min(inFlight, 32))
 	db.SetMaxIdleConns(min(inFlight, 32))
-	p := plain{Store: openStore(b, postgres.Config{DSN: dsn})}
+	p := plain{Store: s}
 	for text, st := range map[string]**sql.Stmt{plainReserve: &p.reserve, plainFinalize: &p.finalize} {
 		var err error
 		if *st, err = db.PrepareContext(b.Context(), text); err != nil { //nolint:sqlclosecheck // the pool closes it

@@ -76,7 +76,7 @@ func (s *Store) move(ctx context.Context, t transfer) (records.Record, error) {
 		if len(rows) > 0 {
 			return rows[0].record()
 		}
-		found, err := s.loadRows(ctx, 1, func(int) (records.ExecutorID, records.ID) { return t.by, t.id })
+		found, err := s.loadRows(ctx, s.data, 1, func(int) (records.ExecutorID, records.ID) { return t.by, t.id })
 		if err != nil {
 			return records.Record{}, err
 		}

@@ -43,7 +43,7 @@ type Config struct {
 	// A write whose reply was lost has landed or never will once this and
 	// StatementTimeout have passed. Default five seconds.
 	DataTimeout time.Duration
-	// Connections for records, besides three for control statements. More than
+	// Connections for records, besides four for single purposes. More than
 	// about eight make commits slower, not faster. Default eight.
 	Connections int
 	// Logger of what the caller cannot see; nil discards.

@@ -46,13 +46,13 @@ func parseDSN(dsn string) (pq.Config, map[string]string, error) {
 }
 
 // connector makes connections whose reads and writes each end after silence.
-// Zero waits for ever.
-func connector(c pq.Config, silence time.Duration) (*pq.Connector, error) {
+// Zero waits for ever. Each is shown to dialled, if that is not nil.
+func connector(c pq.Config, silence time.Duration, dialled func(net.Conn)) (*pq.Connector, error) {
 	made, err := pq.NewConnectorConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("make connector: %w", err)
 	}
-	made.Dialer(dialer{silence: silence})
+	made.Dialer(dialer{silence, dialled})
 	return made, nil
 }
 
@@ -60,7 +60,10 @@ func connector(c pq.Config, silence time.Duration) (*pq.Connector, error) {
 // statement itself; this is for a server, or a network, that says nothing at
 // all: without it a frozen link would hold its caller until the kernel gave
 // up, a quarter of an hour later.
-type dialer struct{ silence time.Duration }
+type dialer struct {
+	silence time.Duration
+	dialled func(net.Conn)
+}
 
 // Dial implements pq.Dialer.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
@@ -79,6 +82,9 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 	c, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
+	}
+	if d.dialled != nil {
+		d.dialled(c)
 	}
 	return &impatient{Conn: c, silence: d.silence}, nil
 }

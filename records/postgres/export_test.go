@@ -74,7 +74,7 @@ func FaultName(err error) string {
 func (s *Store) ReserveBatch(batch []records.Reservation) ([]records.Reserved, []error) {
 	var values []records.Reserved
 	var errs []error
-	for _, r := range s.reserveBatch(context.Background(), batch) {
+	for _, r := range s.reserveBatch(context.Background(), s.data, batch) {
 		values, errs = append(values, r.Value), append(errs, r.Err)
 	}
 	return values, errs
@@ -87,7 +87,7 @@ func (s *Store) FinalizeBatch(held []records.Record, o records.Outcome) []error 
 	for _, r := range held {
 		batch = append(batch, finalization(r.ID, r.Fence(), o))
 	}
-	for _, r := range s.settleBatch(context.Background(), batch) {
+	for _, r := range s.settleBatch(context.Background(), s.data, batch) {
 		errs = append(errs, r.Err)
 	}
 	return errs

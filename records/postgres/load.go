@@ -17,9 +17,9 @@ func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
 	return held, queued(err)
 }
 
-func (s *Store) loadBatch(ctx context.Context, batch []records.ID) []groupcommit.Result[records.Held] {
+func (s *Store) loadBatch(ctx context.Context, p *pool, batch []records.ID) []groupcommit.Result[records.Held] {
 	results := make([]groupcommit.Result[records.Held], len(batch))
-	rows, err := s.loadRows(ctx, len(batch), func(n int) (records.ExecutorID, records.ID) {
+	rows, err := s.loadRows(ctx, p, len(batch), func(n int) (records.ExecutorID, records.ID) {
 		return records.ExecutorID{}, batch[n]
 	})
 	for i := range results {
@@ -38,7 +38,7 @@ func (s *Store) loadBatch(ctx context.Context, batch []records.ID) []groupcommit
 // loadRows reads n records, each with its executor and the state of the
 // executor that asks, and returns a row for each, found or not. What several
 // ask for is read once and shared.
-func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker records.ExecutorID, id records.ID)) ([]heldRow, error) {
+func (s *Store) loadRows(ctx context.Context, p *pool, n int, asked func(int) (asker records.ExecutorID, id records.ID)) ([]heldRow, error) {
 	type question struct {
 		asker records.ExecutorID
 		id    records.ID
@@ -57,8 +57,8 @@ func (s *Store) loadRows(ctx context.Context, n int, asked func(int) (asker reco
 		at[i] = place[q]
 	}
 	found := make([]heldRow, len(place))
-	err := s.data.batch(ctx, "load", n, func(ctx context.Context) error {
-		return s.data.reads(ctx, func(rows *sqlx.Rows) error {
+	err := p.batch(ctx, "load", n, func(ctx context.Context) error {
+		return p.reads(ctx, func(rows *sqlx.Rows) error {
 			var row heldRow
 			if err := rows.Scan(row.targets()...); err != nil {
 				return err

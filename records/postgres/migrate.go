@@ -163,7 +163,7 @@ func openDirect(dsn string) (*sql.DB, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := connector(config, 0)
+	c, err := connector(config, 0, nil)
 	if err != nil {
 		return nil, "", err
 	}

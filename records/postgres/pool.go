@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -58,7 +60,7 @@ type pool struct {
 	statements map[string]*sqlx.Stmt
 }
 
-func openPool(s *Store, c pq.Config, l limits) (*pool, error) {
+func openPool(s *Store, c pq.Config, l limits, dialled func(net.Conn)) (*pool, error) {
 	direct := s.config.Pooler == ""
 	c = c.Clone()
 	// Arguments that are bytes travel as bytes, and a statement that is not
@@ -67,7 +69,7 @@ func openPool(s *Store, c pq.Config, l limits) (*pool, error) {
 	if direct {
 		maps.Copy(c.Runtime, l.settings())
 	}
-	made, err := connector(c, l.silence())
+	made, err := connector(c, l.silence(), dialled)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +78,23 @@ func openPool(s *Store, c pq.Config, l limits) (*pool, error) {
 	db.SetMaxIdleConns(l.connections)
 	db.SetConnMaxLifetime(time.Hour) // so that a list of hosts is looked at again
 	return &pool{db: db, limits: l, prepared: direct, store: s, statements: map[string]*sqlx.Stmt{}}, nil
+}
+
+// lane is a pool of one connection, for one caller at a time.
+type lane struct {
+	*pool
+	busy sync.Mutex
+	conn atomic.Pointer[net.Conn]
+}
+
+func (l *lane) dialled(c net.Conn) { l.conn.Store(&c) }
+
+// cut breaks the connection, which ends whatever waits for its answer. The
+// pool makes another when it is next used.
+func (l *lane) cut() {
+	if c := l.conn.Load(); c != nil {
+		_ = (*c).Close()
+	}
 }
 
 // prepare returns the statement for a text, prepared once. Unlike a connection

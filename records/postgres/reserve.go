@@ -39,14 +39,14 @@ func weightOfReservation(r records.Reservation) int {
 // callers want is claimed for the first; the others read what the first wrote.
 // What stood there when it was claimed and was free when it was read goes
 // around again.
-func (s *Store) reserveBatch(ctx context.Context, batch []records.Reservation) []groupcommit.Result[records.Reserved] {
+func (s *Store) reserveBatch(ctx context.Context, p *pool, batch []records.Reservation) []groupcommit.Result[records.Reserved] {
 	results := make([]groupcommit.Result[records.Reserved], len(batch))
 	open := make([]int, len(batch))
 	for i := range open {
 		open[i] = i
 	}
 	for range reserveRounds {
-		open = s.reserveRound(ctx, batch, open, results)
+		open = s.reserveRound(ctx, p, batch, open, results)
 		if len(open) == 0 {
 			return results
 		}
@@ -59,8 +59,8 @@ func (s *Store) reserveBatch(ctx context.Context, batch []records.Reservation) [
 
 // reserveRound settles what it can of the open reservations and returns those
 // that it could not.
-func (s *Store) reserveRound(ctx context.Context, batch []records.Reservation, open []int, results []groupcommit.Result[records.Reserved]) []int {
-	won, errs := s.claim(ctx, batch, firstOfEach(batch, open))
+func (s *Store) reserveRound(ctx context.Context, p *pool, batch []records.Reservation, open []int, results []groupcommit.Result[records.Reserved]) []int {
+	won, errs := s.claim(ctx, p, batch, firstOfEach(batch, open))
 	var taken []int
 	for _, i := range open {
 		switch c, ok := won[i]; {
@@ -75,7 +75,7 @@ func (s *Store) reserveRound(ctx context.Context, batch []records.Reservation, o
 	if len(taken) == 0 {
 		return nil
 	}
-	rows, err := s.loadRows(ctx, len(taken), func(n int) (records.ExecutorID, records.ID) {
+	rows, err := s.loadRows(ctx, p, len(taken), func(n int) (records.ExecutorID, records.ID) {
 		return batch[taken[n]].By, batch[taken[n]].ID
 	})
 	var again []int
@@ -125,10 +125,10 @@ type claimed struct {
 
 // claim sends the reservations at the given places, sorted and each for an id
 // of its own. It returns what was claimed and the errors, by place.
-func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int) (map[int]claimed, map[int]error) {
+func (s *Store) claim(ctx context.Context, p *pool, batch []records.Reservation, at []int) (map[int]claimed, map[int]error) {
 	won, errs := make(map[int]claimed, len(at)), map[int]error{}
 	if len(at) > 1 {
-		err := s.claimMany(ctx, batch, at, won)
+		err := s.claimMany(ctx, p, batch, at, won)
 		if err == nil {
 			return won, errs
 		}
@@ -140,7 +140,7 @@ func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int
 		}
 	}
 	for _, i := range at {
-		switch c, ok, err := s.claimOne(ctx, batch[i]); {
+		switch c, ok, err := s.claimOne(ctx, p, batch[i]); {
 		case err != nil:
 			errs[i] = err
 		case ok:
@@ -150,10 +150,10 @@ func (s *Store) claim(ctx context.Context, batch []records.Reservation, at []int
 	return won, errs
 }
 
-func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimed, bool, error) {
+func (s *Store) claimOne(ctx context.Context, p *pool, r records.Reservation) (claimed, bool, error) {
 	var row claimedRow
-	err := s.data.batch(ctx, "reserve", 1, func(ctx context.Context) error {
-		return s.data.reads(ctx, func(rows *sqlx.Rows) error { return rows.Scan(row.targets()...) }, reserveOne, s.config.Grace.Microseconds(), r.By.String(),
+	err := p.batch(ctx, "reserve", 1, func(ctx context.Context) error {
+		return p.reads(ctx, func(rows *sqlx.Rows) error { return rows.Scan(row.targets()...) }, reserveOne, s.config.Grace.Microseconds(), r.By.String(),
 			r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
 			r.Fingerprint[:], r.Attempt[:], r.Request)
 	})
@@ -163,7 +163,7 @@ func (s *Store) claimOne(ctx context.Context, r records.Reservation) (claimed, b
 	return claimed{row.Epoch.Int64, utc(row.CreatedAt), row.executor()}, true, nil
 }
 
-func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at []int, won map[int]claimed) error {
+func (s *Store) claimMany(ctx context.Context, p *pool, batch []records.Reservation, at []int, won map[int]claimed) error {
 	n := len(at)
 	distinct := make(map[records.ExecutorID]bool, 1)
 	askers, ids := newArray(oid.T_uuid, n, 16), newArray(oid.T_bytea, n, 32)
@@ -191,8 +191,8 @@ func (s *Store) claimMany(ctx context.Context, batch []records.Reservation, at [
 	executors := make(map[records.ExecutorID]records.Executor, len(distinct))
 	var row claimedRow
 	targets := row.targets()
-	err := s.data.batch(ctx, "reserve", n, func(ctx context.Context) error {
-		return s.data.reads(ctx, func(rows *sqlx.Rows) error {
+	err := p.batch(ctx, "reserve", n, func(ctx context.Context) error {
+		return p.reads(ctx, func(rows *sqlx.Rows) error {
 			if err := rows.Scan(targets...); err != nil {
 				return err
 			}

@@ -82,7 +82,7 @@ func (s *Store) settle(ctx context.Context, w settlement) error {
 // one another, are written once and answered alike. Of writes to one record
 // that differ, under several fences or to several ends, each is written, one
 // after the other: only the row can tell which of them holds.
-func (s *Store) settleBatch(ctx context.Context, batch []settlement) []groupcommit.Result[struct{}] {
+func (s *Store) settleBatch(ctx context.Context, p *pool, batch []settlement) []groupcommit.Result[struct{}] {
 	errs := make(map[settlementKey]error, len(batch))
 	open := make([]settlement, 0, len(batch))
 	for _, w := range batch {
@@ -101,7 +101,7 @@ func (s *Store) settleBatch(ctx context.Context, batch []settlement) []groupcomm
 			}
 			now = append(now, w)
 		}
-		s.settleRound(ctx, now, errs)
+		s.settleRound(ctx, p, now, errs)
 		open = later
 	}
 	results := make([]groupcommit.Result[struct{}], len(batch))
@@ -122,8 +122,8 @@ func (w settlement) key() settlementKey { return settlementKey{w.id, w.fence, w.
 
 // settleRound writes to records, sorted and each once, and notes what became
 // of each write.
-func (s *Store) settleRound(ctx context.Context, writes []settlement, errs map[settlementKey]error) {
-	landed := s.write(ctx, writes, errs)
+func (s *Store) settleRound(ctx context.Context, p *pool, writes []settlement, errs map[settlementKey]error) {
+	landed := s.write(ctx, p, writes, errs)
 	var doubtful []settlement
 	for _, w := range writes {
 		if !landed[w.id] && errs[w.key()] == nil {
@@ -131,20 +131,20 @@ func (s *Store) settleRound(ctx context.Context, writes []settlement, errs map[s
 		}
 	}
 	if len(doubtful) > 0 {
-		s.resolve(ctx, doubtful, errs)
+		s.resolve(ctx, p, doubtful, errs)
 	}
 }
 
 // resolve answers writes that changed nothing. One whose record stands as it
 // would have left it, under the same fence, had landed before.
-func (s *Store) resolve(ctx context.Context, doubtful []settlement, errs map[settlementKey]error) {
+func (s *Store) resolve(ctx context.Context, p *pool, doubtful []settlement, errs map[settlementKey]error) {
 	ids := newArray(oid.T_bytea, len(doubtful), 32)
 	for _, w := range doubtful {
 		ids.add(w.id[:])
 	}
 	var rows []settledRow
-	err := s.data.batch(ctx, "settle", len(doubtful), func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, settledMany, ids)
+	err := p.batch(ctx, "settle", len(doubtful), func(ctx context.Context) error {
+		return p.selects(ctx, &rows, settledMany, ids)
 	})
 	stands := make(map[records.ID]settledRow, len(rows))
 	for _, row := range rows {
@@ -182,10 +182,10 @@ func verbOf(state records.State) string {
 
 // write sends writes, sorted and each to a record of its own. It returns which
 // landed, and notes the errors.
-func (s *Store) write(ctx context.Context, writes []settlement, errs map[settlementKey]error) map[records.ID]bool {
+func (s *Store) write(ctx context.Context, p *pool, writes []settlement, errs map[settlementKey]error) map[records.ID]bool {
 	landed := make(map[records.ID]bool, len(writes))
 	if len(writes) > 1 {
-		err := s.writeMany(ctx, writes, landed)
+		err := s.writeMany(ctx, p, writes, landed)
 		if err == nil {
 			return landed
 		}
@@ -197,16 +197,16 @@ func (s *Store) write(ctx context.Context, writes []settlement, errs map[settlem
 		}
 	}
 	for _, w := range writes {
-		n, err := s.writeOne(ctx, w)
+		n, err := s.writeOne(ctx, p, w)
 		errs[w.key()], landed[w.id] = err, n > 0
 	}
 	return landed
 }
 
-func (s *Store) writeOne(ctx context.Context, w settlement) (int, error) {
+func (s *Store) writeOne(ctx context.Context, p *pool, w settlement) (int, error) {
 	n := 0
-	err := s.data.batch(ctx, "settle", 1, func(ctx context.Context) (err error) {
-		n, err = s.data.executes(ctx, settleOne, settleArguments(w)...)
+	err := p.batch(ctx, "settle", 1, func(ctx context.Context) (err error) {
+		n, err = p.executes(ctx, settleOne, settleArguments(w)...)
 		return err
 	})
 	return n, err
@@ -220,7 +220,7 @@ func settleArguments(w settlement) []any {
 	}
 }
 
-func (s *Store) writeMany(ctx context.Context, writes []settlement, landed map[records.ID]bool) error {
+func (s *Store) writeMany(ctx context.Context, p *pool, writes []settlement, landed map[records.ID]bool) error {
 	n := len(writes)
 	ids, executors := newArray(oid.T_bytea, n, 32), newArray(oid.T_uuid, n, 16)
 	epochs, states := newArray(oid.T_int8, n, 8), newArray(oid.T_text, n, 12)
@@ -241,8 +241,8 @@ func (s *Store) writeMany(ctx context.Context, writes []settlement, landed map[r
 		retentions.addInt(w.retention.Microseconds())
 	}
 	rows := make([][]byte, 0, n)
-	err := s.data.batch(ctx, "settle", n, func(ctx context.Context) error {
-		return s.data.selects(ctx, &rows, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
+	err := p.batch(ctx, "settle", n, func(ctx context.Context) error {
+		return p.selects(ctx, &rows, settleMany, ids, executors, epochs, states, statuses, headers, bodies, retentions)
 	})
 	for _, id := range rows {
 		landed[records.ID(id)] = true

@@ -16,6 +16,7 @@ type Store struct {
 	beats   *pool // heartbeats, and nothing they could queue behind
 	control *pool // what decides about executors
 	data    *pool // records
+	lane    lane  // records, for a caller that is alone
 
 	reserving *groupcommit.Committer[records.Reservation, records.Reserved]
 	settling  *groupcommit.Committer[settlement, struct{}]
@@ -50,13 +51,13 @@ func open(ctx context.Context, c Config, mutate func(string) string) (*Store, er
 	}
 	s.reserving = groupcommit.New(groupcommit.Config[records.Reservation]{
 		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: weightOfReservation,
-	}, together(s.reserveBatch)).Alone(alone(s.reserveBatch))
+	}, together(s, s.reserveBatch)).Alone(alone(s, s.reserveBatch))
 	s.settling = groupcommit.New(groupcommit.Config[settlement]{
 		Flushers: flushers, Spread: spread, MaxItems: batchRows, Weight: settlement.weight,
-	}, together(s.settleBatch)).Alone(alone(s.settleBatch))
+	}, together(s, s.settleBatch)).Alone(alone(s, s.settleBatch))
 	s.loading = groupcommit.New(groupcommit.Config[records.ID]{
 		Flushers: flushers, Spread: spread, MaxItems: batchRows,
-	}, together(s.loadBatch)).Alone(alone(s.loadBatch))
+	}, together(s, s.loadBatch)).Alone(alone(s, s.loadBatch))
 	if err := do(ctx, s, func(ctx context.Context) error { return s.admit(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.Close())
 	}
@@ -72,15 +73,26 @@ const (
 	batchRows = 256
 )
 
-// A batch is committed for all its callers, so no one's context ends it.
-func together[In, Out any](commit func(context.Context, []In) []groupcommit.Result[Out]) groupcommit.Commit[In, Out] {
-	return func(batch []In) []groupcommit.Result[Out] { return commit(context.Background(), batch) }
+// commit writes a batch over a pool.
+type commit[In, Out any] func(ctx context.Context, p *pool, batch []In) []groupcommit.Result[Out]
+
+// together commits a batch for all its callers, so no one's context ends it.
+func together[In, Out any](s *Store, f commit[In, Out]) groupcommit.Commit[In, Out] {
+	return func(batch []In) []groupcommit.Result[Out] { return f(context.Background(), s.data, batch) }
 }
 
-// A batch of one ends with its caller's context, and then says why.
-func alone[In, Out any](commit func(context.Context, []In) []groupcommit.Result[Out]) func(context.Context, In) groupcommit.Result[Out] {
+// alone commits for one caller, in its own goroutine, so its context must end
+// it. The driver's way to that costs a goroutine a statement; the lane's costs
+// nothing until the context ends, and then its connection.
+func alone[In, Out any](s *Store, f commit[In, Out]) func(context.Context, In) groupcommit.Result[Out] {
 	return func(ctx context.Context, in In) groupcommit.Result[Out] {
-		r := commit(ctx, []In{in})[0]
+		p, until := s.data, ctx
+		if s.lane.busy.TryLock() {
+			defer s.lane.busy.Unlock()
+			defer context.AfterFunc(ctx, s.lane.cut)()
+			p, until = s.lane.pool, context.WithoutCancel(ctx)
+		}
+		r := f(until, p, []In{in})[0]
 		if r.Err != nil && ctx.Err() != nil {
 			r.Err = context.Cause(ctx)
 		}
@@ -95,17 +107,20 @@ func (s *Store) connect() error {
 	}
 	quick := limits{statement: s.config.StatementTimeout, lock: s.config.StatementTimeout, idle: s.config.StatementTimeout}
 	quick.connections = 1
-	if s.beats, err = openPool(s, dsn, quick); err != nil {
+	if s.beats, err = openPool(s, dsn, quick, nil); err != nil {
 		return err
 	}
 	quick.connections = 2
-	if s.control, err = openPool(s, dsn, quick); err != nil {
+	if s.control, err = openPool(s, dsn, quick, nil); err != nil {
 		return err
 	}
-	s.data, err = openPool(s, dsn, limits{
-		connections: s.config.Connections,
-		statement:   s.config.DataTimeout, lock: s.config.StatementTimeout, idle: s.config.StatementTimeout,
-	})
+	large := limits{statement: s.config.DataTimeout, lock: s.config.StatementTimeout, idle: s.config.StatementTimeout}
+	large.connections = 1
+	if s.lane.pool, err = openPool(s, dsn, large, s.lane.dialled); err != nil {
+		return err
+	}
+	large.connections = s.config.Connections
+	s.data, err = openPool(s, dsn, large, nil)
 	return err
 }
 
@@ -191,7 +206,7 @@ func (s *Store) Close() error {
 
 func (s *Store) closePools() error {
 	var errs []error
-	for _, p := range []*pool{s.beats, s.control, s.data} {
+	for _, p := range []*pool{s.beats, s.control, s.lane.pool, s.data} {
 		if p != nil {
 			errs = append(errs, p.close())
 		}
