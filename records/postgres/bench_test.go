@@ -138,29 +138,12 @@ SELECT sha256(i::text::bytea), 'realm', i::text::bytea, 'POST /orders', '/orders
 	}
 }
 
-// plain is a store whose hot path is two single-row statements, each prepared,
-// committed and answered by itself.
+// plain is the store without its batches: the same decisions by the same
+// single-row statements, each prepared, committed and answered by itself.
 type plain struct {
 	*postgres.Store
 	reserve, finalize *sql.Stmt
 }
-
-const (
-	plainReserve = `
-INSERT INTO probate.records
-       (id, realm, key, operation, resource, fingerprint, state,
-        executor_id, executor_url, epoch, attempt, takeovers, created_at)
-SELECT $1, $2, $3, $4, $5, $6, 'in_progress', id, url, 1, $7, 0, clock_timestamp()
-  FROM probate.executors
- WHERE id = $8 AND state = 'active'
-    ON CONFLICT (id) DO NOTHING
-RETURNING epoch`
-	plainFinalize = `
-UPDATE probate.records
-   SET state = 'finalized', status = $4, headers = $5, body = $6,
-       finalized_at = clock_timestamp(), expires_at = clock_timestamp() + interval '24 hours'
- WHERE id = $1 AND executor_id = $2 AND epoch = $3 AND state = 'in_progress'`
-)
 
 // openPlain returns it over as many connections as are in flight, 32 at most:
 // more made it slower.
@@ -170,7 +153,7 @@ func openPlain(b *testing.B, s *postgres.Store, dsn string, inFlight int) record
 	db.SetMaxOpenConns(min(inFlight, 32))
 	db.SetMaxIdleConns(min(inFlight, 32))
 	p := plain{Store: s}
-	for text, st := range map[string]**sql.Stmt{plainReserve: &p.reserve, plainFinalize: &p.finalize} {
+	for text, st := range map[string]**sql.Stmt{postgres.ReserveOne: &p.reserve, postgres.SettleOne: &p.finalize} {
 		var err error
 		if *st, err = db.PrepareContext(b.Context(), text); err != nil { //nolint:sqlclosecheck // the pool closes it
 			b.Fatal(err)
@@ -179,19 +162,36 @@ func openPlain(b *testing.B, s *postgres.Store, dsn string, inFlight int) record
 	return p
 }
 
-// Reserve is the plain statement.
+// Reserve is the plain statement. What it returns of the executor is not looked
+// at.
 func (p plain) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
-	got := records.Reserved{Owned: true}
-	err := p.reserve.QueryRowContext(ctx, r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
-		r.Fingerprint[:], r.Attempt[:], r.By.String()).Scan(&got.Record.Epoch)
+	rows, err := p.reserve.QueryContext(ctx, records.DefaultGrace.Microseconds(), r.By.String(),
+		r.ID[:], []byte(r.Realm), []byte(r.Key), []byte(r.Operation), []byte(r.Resource),
+		r.Fingerprint[:], r.Attempt[:], r.Request)
+	if err != nil {
+		return records.Reserved{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	got := records.Reserved{}
 	got.Record.ID, got.Record.Executor = r.ID, r.By
-	return got, err
+	var rest [18]sql.RawBytes
+	targets := []any{&rest[0], &got.Record.Epoch}
+	for i := range rest[1:] {
+		targets = append(targets, &rest[1+i])
+	}
+	for rows.Next() {
+		got.Owned = true
+		if err := rows.Scan(targets...); err != nil {
+			return records.Reserved{}, err
+		}
+	}
+	return got, rows.Err()
 }
 
 // Finalize is the plain statement.
 func (p plain) Finalize(ctx context.Context, id records.ID, f records.Fence, o records.Outcome) error {
-	result, err := p.finalize.ExecContext(ctx, id[:], f.Executor.String(), f.Epoch,
-		o.Response.Status, records.AppendHeaders(nil, o.Response.Headers), o.Response.Body)
+	result, err := p.finalize.ExecContext(ctx, id[:], f.Executor.String(), f.Epoch, string(records.Finalized),
+		o.Response.Status, records.AppendHeaders(nil, o.Response.Headers), o.Response.Body, o.Retention.Microseconds())
 	if err != nil {
 		return err
 	}

@@ -9,18 +9,23 @@
 // race means zero rows and never a write.
 //
 // Requests that come while a commit runs share the next one, unseen by their
-// callers: reserve, load and the owner's last write are batched, and a batch
-// of one is the plain statement. Rows are locked in order of id everywhere, so
-// two nodes' batches cannot deadlock. A row that cannot be written costs its
-// batch a second try, row by row, and fails alone.
+// callers: reserve, load and the owner's last write are batched, and a batch of
+// one is the plain statement, sent by its caller. Rows are locked in order of id
+// everywhere, so two nodes' batches cannot deadlock. A row that cannot be written
+// costs its batch a second try, row by row, and fails alone.
+//
+// A claim holds a key-share lock on its executor until it has committed. A fence
+// and a drain wait for such locks and later claims wait for them, so once they
+// have returned no claim of that executor lands any more; a heartbeat, which
+// does not touch the key, waits for neither.
 //
 // A lost reply is harmless. A claim knows itself by its token, an owner's last
 // write by its fence: the same call again says what became of the first one.
 //
 // Statements are bounded three times: by the server's timeouts, by a limit on
-// silence of the connection, and by the caller's context, whose end returns
-// the caller at once while the statement runs out. Heartbeats have a
-// connection of their own and queue behind nothing.
+// silence of the connection, and by the caller's context, whose end returns the
+// caller at once; what it sent may still land. Heartbeats have a connection of
+// their own and queue behind nothing.
 //
 // No statement on the hot path scans a table, whether or not it was ever
 // analysed, and none depends on planner settings. At run time there are no

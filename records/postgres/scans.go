@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/probate-dev/probate/records"
 )
@@ -103,14 +104,31 @@ func page(rows []listRow, limit int) (records.Page, error) {
 	return p, nil
 }
 
-// Purge deletes records whose retention and grace have passed.
+// purgePiece is how many rows one statement deletes: few enough to hold nobody
+// up, whose commit falls behind it.
+const purgePiece = 100
+
+// Purge deletes records whose retention and grace have passed. It goes piece by
+// piece, each a statement of its own, and rests after each for as long as it
+// took, so that it is never more than half of what the server does.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
-	return call(ctx, s, func(ctx context.Context) (n int, err error) {
-		err = s.data.attempt(ctx, "purge", func(ctx context.Context) error {
-			n, err = s.data.changes(ctx, purge, s.config.Grace.Microseconds(), max(0, limit))
-			return err
-		})
-		return n, err
+	caller := ctx
+	return call(ctx, s, func(ctx context.Context) (int, error) {
+		purged := 0
+		for purged < limit && caller.Err() == nil {
+			piece, began := min(purgePiece, limit-purged), time.Now()
+			n := 0
+			err := s.data.attempt(ctx, "purge", func(ctx context.Context) (err error) {
+				n, err = s.data.changes(ctx, purge, s.config.Grace.Microseconds(), piece)
+				return err
+			})
+			purged += n
+			if err != nil || n < piece {
+				return purged, err
+			}
+			<-time.After(time.Since(began))
+		}
+		return purged, nil
 	})
 }
 
