@@ -271,6 +271,27 @@ func TestTimeouts(t *testing.T) {
 		wg.Wait()
 	})
 
+	t.Run("ALoneCallerThatLeavesIsLetGoAndTheNextIsServed", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t)
+		e, o := a.boot(), a.begin()
+		o.does(`LOCK TABLE probate.records`)
+		left := errors.New("caller left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		waited, done := a.blocks(func(context.Context) error { return errOf(a.store.Reserve(ctx, reservation(e.ID, "k"))) })
+		cancel(left)
+		if err := <-done; !waited || !errors.Is(err, left) {
+			t.Errorf("waited = %t, error %v, want the caller's cause", waited, err)
+		}
+		a.check(o.tx.Rollback())
+		r := reservation(e.ID, "l")
+		got, err := a.store.Reserve(t.Context(), r)
+		a.check(err)
+		if !got.Owned {
+			t.Error("the next caller's key is taken")
+		}
+	})
+
 	t.Run("ALockedTableEndsTheStatementNotTheStore", func(t *testing.T) {
 		t.Parallel()
 		dsn := postgrestest.Database(t)
