@@ -121,7 +121,9 @@ type Records interface {
 	// empty with more to come.
 	List(ctx context.Context, f Filter) (Page, error)
 	// Purge deletes at most limit records whose retention and grace have
-	// passed, none of them in progress. It returns how many.
+	// passed, none of them in progress. It returns how many. Each deletion is
+	// a decision of its own: a store may go piece by piece and rest between,
+	// so that nobody is held up, and stops early when ctx ends.
 	Purge(ctx context.Context, limit int) (int, error)
 }
 
