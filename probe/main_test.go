@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 		serveAsProcess()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	// A server lingers for half a second, on purpose and for longer than is waited
+	// here, after it has refused the rest of a body.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // patience bounds every wait of a test for something that will happen.
