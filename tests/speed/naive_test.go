@@ -21,13 +21,32 @@ import (
 )
 
 // naive is what one writes without the layer: a row for the key before the
-// handler runs, its response after, each a statement of its own. It is quick
-// for what it is: two prepared statements, no transaction, one round trip each,
-// and no thought given to a process that dies in between.
+// handler runs, its response after, each a statement of its own, outside any
+// transaction, and no thought given to a process that dies in between.
 type naive struct {
-	next           http.Handler
-	insert, update *sql.Stmt
-	load           *sql.Stmt
+	next                 http.Handler
+	insert, update, load statement
+}
+
+// statement is a text that the database has, or is sent anew every time.
+type statement interface {
+	ExecContext(ctx context.Context, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, args ...any) *sql.Row
+}
+
+// plain is a statement that nobody has prepared: the driver has it parsed first,
+// with a round trip of its own.
+type plain struct {
+	db   *sql.DB
+	text string
+}
+
+func (p plain) ExecContext(ctx context.Context, args ...any) (sql.Result, error) {
+	return p.db.ExecContext(ctx, p.text, args...)
+}
+
+func (p plain) QueryRowContext(ctx context.Context, args ...any) *sql.Row {
+	return p.db.QueryRowContext(ctx, p.text, args...)
 }
 
 const (
@@ -67,10 +86,15 @@ UPDATE idempotency
 	naiveURL   = "http://127.0.0.1:8081"
 )
 
-// openNaive serves the payments over a pool of so many connections.
-func openNaive(t testing.TB, dsn string, connections int) (address string) {
+// openNaive serves the payments over a pool of so many connections. tuned is
+// what somebody makes of it who has measured: prepared statements, and
+// parameters in binary.
+func openNaive(t testing.TB, dsn string, connections int, tuned bool) (address string) {
 	t.Helper()
-	db := postgrestest.Open(t, dsn+"&binary_parameters=yes")
+	if tuned {
+		dsn += "&binary_parameters=yes"
+	}
+	db := postgrestest.Open(t, dsn)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	for _, text := range []string{naiveTable, naiveExpiry} {
@@ -79,11 +103,16 @@ func openNaive(t testing.TB, dsn string, connections int) (address string) {
 		}
 	}
 	n := &naive{next: http.HandlerFunc(pay)}
-	for text, statement := range map[string]**sql.Stmt{naiveInsert: &n.insert, naiveUpdate: &n.update, naiveLoad: &n.load} {
-		var err error
-		if *statement, err = db.PrepareContext(t.Context(), text); err != nil { //nolint:sqlclosecheck // the pool closes it
+	for text, statement := range map[string]*statement{naiveInsert: &n.insert, naiveUpdate: &n.update, naiveLoad: &n.load} {
+		if !tuned {
+			*statement = plain{db, text}
+			continue
+		}
+		prepared, err := db.PrepareContext(t.Context(), text) //nolint:sqlclosecheck // the pool closes it
+		if err != nil {
 			t.Fatal(err)
 		}
+		*statement = prepared
 	}
 	router := chi.NewRouter()
 	router.Method(http.MethodPost, "/orders/{id}/payments", n)
