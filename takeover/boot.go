@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -69,8 +70,8 @@ func (b *boot) declaredDead() {
 func (b *boot) mayClaim() bool { return b.ready.Load() && !b.draining.Load() && b.lease.held() }
 
 // awaitStart returns the context in which work may begin now.
-func (b *boot) awaitStart(ctx context.Context) (context.Context, error) {
-	return b.lease.awaitStart(ctx, b.kick)
+func (b *boot) awaitStart(ctx context.Context, patience time.Duration) (context.Context, error) {
+	return b.lease.awaitStart(ctx, patience, b.kick)
 }
 
 func (b *boot) publicKey() ed25519.PublicKey { return b.key.Public().(ed25519.PublicKey) }

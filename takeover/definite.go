@@ -12,10 +12,19 @@ import (
 	"github.com/probate-dev/probate/records"
 )
 
-// definite repeats a call until the store has answered it, or ctx ends.
+// definite repeats a call until the store has answered it, or ctx ends. Nearly
+// always the first one is answered, and nothing is set up to repeat it.
 func definite[T any](ctx context.Context, n *Node, call func(ctx context.Context) (T, error)) (T, error) {
+	got, err := call(ctx)
+	if err == nil {
+		return got, nil
+	}
+	counted := true // the first call, by the first round below
 	return backoff.RetryWithData(func() (T, error) {
-		got, err := call(ctx)
+		if !counted {
+			got, err = call(ctx)
+		}
+		counted = false
 		if err != nil && !uncertain(err) {
 			return got, backoff.Permanent(err)
 		}

@@ -98,9 +98,10 @@ func (l *lease) age() time.Duration {
 
 // awaitStart returns the context for work that may begin now. If the last
 // heartbeat is too old to begin, it waits for the next: beat first, then
-// start. The error is why it will not come.
-func (l *lease) awaitStart(ctx context.Context, kick func()) (context.Context, error) {
-	for {
+// start; no longer than patience, unless that is zero. The error is why it will
+// not come.
+func (l *lease) awaitStart(ctx context.Context, patience time.Duration, kick func()) (context.Context, error) {
+	for waited := false; ; waited = true {
 		l.mu.Lock()
 		work, renewed, ended, may := l.ctx, l.renewed, l.ended, l.trust.MayStart(elapsed(l.sent))
 		l.mu.Unlock()
@@ -109,6 +110,11 @@ func (l *lease) awaitStart(ctx context.Context, kick func()) (context.Context, e
 			return nil, ended
 		case may && work.Err() == nil:
 			return work, nil
+		}
+		if !waited && patience > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, patience)
+			defer cancel()
 		}
 		kick()
 		select {

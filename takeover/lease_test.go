@@ -115,7 +115,7 @@ func TestLease(t *testing.T) {
 		if err := endedBy(ctx, ErrExecutorFenced); err != nil || l.held() {
 			t.Errorf("held %t: %v", l.held(), err)
 		}
-		if _, err := l.awaitStart(t.Context(), func() {}); !errors.Is(err, ErrExecutorFenced) {
+		if _, err := l.awaitStart(t.Context(), 0, func() {}); !errors.Is(err, ErrExecutorFenced) {
 			t.Errorf("start: %v", err)
 		}
 	})
@@ -125,13 +125,13 @@ func TestLease(t *testing.T) {
 		<-time.After(4*time.Second - time.Nanosecond)
 		kicks := 0
 		kick := func() { kicks++ }
-		if _, err := l.awaitStart(t.Context(), kick); err != nil || kicks != 0 {
+		if _, err := l.awaitStart(t.Context(), 0, kick); err != nil || kicks != 0 {
 			t.Errorf("start: %v after %d kicks", err, kicks)
 		}
 		<-time.After(time.Nanosecond)
 		started := make(chan context.Context)
 		go func() {
-			ctx, err := l.awaitStart(t.Context(), kick)
+			ctx, err := l.awaitStart(t.Context(), 0, kick)
 			if err != nil {
 				t.Error(err)
 			}
@@ -158,7 +158,7 @@ func TestLease(t *testing.T) {
 		got := make(chan error)
 		for range 3 {
 			go func() {
-				_, err := l.awaitStart(t.Context(), func() {})
+				_, err := l.awaitStart(t.Context(), 0, func() {})
 				got <- err
 			}()
 		}
@@ -166,7 +166,7 @@ func TestLease(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		quit := make(chan error)
 		go func() {
-			_, err := l.awaitStart(ctx, func() {})
+			_, err := l.awaitStart(ctx, 0, func() {})
 			quit <- err
 		}()
 		cancel(gone)

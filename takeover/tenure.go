@@ -54,9 +54,7 @@ func (t *tenure) serve() ending {
 // execute runs the work, once, if it may still start.
 func (t *tenure) execute(work Work) (c Completion, started bool) {
 	n := t.node
-	patience, cancel := context.WithTimeout(n.abort, n.config.LeaseTTL)
-	defer cancel()
-	lease, err := t.boot.awaitStart(patience)
+	lease, err := t.boot.awaitStart(n.abort, n.config.LeaseTTL)
 	if err != nil {
 		return Completion{Kind: Untouched, Reason: fmt.Sprintf("not started: %v", err)}, false
 	}
@@ -64,7 +62,7 @@ func (t *tenure) execute(work Work) (c Completion, started bool) {
 	defer stop()
 	t.started = true
 	done := make(chan Completion, 1)
-	go func() { done <- guarded(ctx, work) }()
+	go guarded(ctx, work, done)
 	select {
 	case c = <-done:
 		return c, true
@@ -104,21 +102,16 @@ func (t *tenure) under(lease context.Context, timeout time.Duration, cause error
 	}
 }
 
-// guarded runs work to its end, however it ends.
-func guarded(ctx context.Context, work Work) (c Completion) {
-	c = Completion{Reason: "work ended its goroutine"}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer func() {
-			if p := recover(); p != nil {
-				c = Completion{Reason: fmt.Sprintf("work panicked: %v\n%s", p, debug.Stack())}
-			}
-		}()
-		c = work(ctx)
+// guarded runs work and tells what it came to, however it ends.
+func guarded(ctx context.Context, work Work, done chan<- Completion) {
+	c := Completion{Reason: "work ended its goroutine"}
+	defer func() { done <- c }()
+	defer func() {
+		if p := recover(); p != nil {
+			c = Completion{Reason: fmt.Sprintf("work panicked: %v\n%s", p, debug.Stack())}
+		}
 	}()
-	<-ended
-	return c
+	c = work(ctx)
 }
 
 // conclude writes what the work came to.
@@ -217,7 +210,7 @@ func (t *tenure) ask(deadline time.Time) (f Finding, ended error) {
 	if t.request.Terms.Reconciler == nil {
 		return Finding{}, nil
 	}
-	lease, err := t.boot.awaitStart(t.node.ctx)
+	lease, err := t.boot.awaitStart(t.node.ctx, 0)
 	if err != nil {
 		return Finding{}, err
 	}

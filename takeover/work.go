@@ -87,7 +87,7 @@ func BeforeEffect(ctx context.Context) error {
 	if !ok {
 		return errNoWork
 	}
-	if _, err := h.boot.awaitStart(ctx); err != nil {
+	if _, err := h.boot.awaitStart(ctx, 0); err != nil {
 		return err
 	}
 	if h.lease.Err() != nil {
