@@ -37,6 +37,9 @@ var (
 	ErrInvalid = errors.New("invalid input")
 	// ErrCorrupt: what was stored cannot be read back.
 	ErrCorrupt = errors.New("stored data is corrupt")
+	// ErrSealed: what was stored is sealed, and cannot be opened here: its key
+	// is missing, or it is not what was sealed. Nothing may be executed for it.
+	ErrSealed = errors.New("stored data cannot be unsealed")
 
 	// ErrWrongCluster: the store belongs to another cluster.
 	ErrWrongCluster = errors.New("store belongs to another cluster")
