@@ -1,0 +1,43 @@
+// Package transfer is a data plane: it moves bytes for a dataspace's control
+// plane, under the protocol that keeps every other request of the fleet.
+//
+// # Promises
+//
+// A start that is repeated, on whatever node, never copies twice while the
+// first copy lives. While bytes move there is a record in progress with realm
+// "dataflow", whose key is the processId and whose request is the message that
+// describes the work, so any node can do it again without a client: one that
+// takes it over goes on from the checkpoint, or begins again.
+//
+// A flow's row is the truth about it. Every move of it is one write, fenced by
+// the record where one runs, and the callback that the move causes is written
+// with it; what is final stays so, whether or not anybody could be told.
+// Nothing is seen under a sink's final name before it is whole, and just
+// before it is, the fence is asked for.
+//
+// Suspend and terminate work through any node, and are answered when the bytes
+// have stopped: who does not move them passes the order on to who does, and if
+// nobody answers there, takes the flow over in order to end it.
+//
+// A start that says "trackable": false has none of this: no row, no record, no
+// probe. It is done by who was asked, and answered when it is done.
+//
+// # Not promised
+//
+// That a sink outside the fleet's reach, such as a consumer's HTTP endpoint,
+// sees a request only once: a node that dies after its PUT and before its word
+// that it is completed leaves a successor that sends it again.
+//
+// # Imports
+//
+// Packages takeover, records and transfer/move, chi. No store, no SQL.
+//
+// # Reading order
+//
+// message.go and dialect.go (what is said on the wire), flow.go (what a flow
+// is: from a message to a row), plane.go (the whole), answer.go, endpoints.go
+// (prepare, start and the commands), ensure.go (that somebody runs it), run.go
+// (the work), ledger.go (progress), orders.go (stop it, wherever it runs),
+// outbox.go (callbacks), chores.go (what nobody waits for), pull.go, limits.go,
+// config.go.
+package transfer
