@@ -39,6 +39,8 @@ func (c *course) claim(reason string, from records.Fence, call func(ctx context.
 	if err == nil {
 		c.tenure = c.take(b, Claim{Record: won, Previous: from})
 		c.tenure.ended = endOf(c.held.Executor, c.trail.notRunning)
+		c.tenure.order = c.order
+		c.order.won(won)
 		n.log.WarnContext(c.ctx, "took over", "record", won.ID, "from", from, "epoch", won.Epoch, "takeovers", won.Takeovers, "reason", reason)
 		n.config.Events.TookOver(won, reason)
 		return nil

@@ -23,6 +23,8 @@ type course struct {
 	begun  bool    // work was begun, under a tenure of this flight
 	tenure *tenure // of the record, while this flight holds it
 
+	order *order // what an operator asked for, where no client asks
+
 	unsettled func() // what is left to do once the callers have their answer
 }
 
@@ -58,7 +60,7 @@ func (c *course) run() landing {
 
 // follow does one thing after the other until there is an answer.
 func (c *course) follow() landing {
-	if l := c.reserve(); l != nil {
+	if l := c.begin(); l != nil {
 		return *l
 	}
 	for {
@@ -68,6 +70,8 @@ func (c *course) follow() landing {
 			l = c.serve()
 		case c.node.ctx.Err() != nil:
 			l = &landing{err: ErrNotServing}
+		case c.order.outdated(c.held.Record):
+			l = &landing{err: records.ErrFenced}
 		default:
 			l = c.step()
 		}
@@ -75,6 +79,14 @@ func (c *course) follow() landing {
 			return *l
 		}
 	}
+}
+
+// begin takes a first look, by asking for the key. An operator has looked.
+func (c *course) begin() *landing {
+	if c.order != nil {
+		return nil
+	}
+	return c.reserve()
 }
 
 // reserve asks for the key. The running set knows of it before the store does.
@@ -200,8 +212,8 @@ func (c *course) situation() Situation {
 		Evidence:     c.trail.evidence,
 		Reread:       c.trail.reread,
 		MayClaim:     b.mayClaim(),
-		MayReconcile: c.flight.request.Terms.Reconciler != nil && r.Takeovers <= c.node.config.Takeovers,
-		Waiting:      c.flight.waiting(),
+		MayReconcile: c.flight.request.Terms.Reconciler != nil && (r.Takeovers <= c.node.config.Takeovers || c.order != nil),
+		Waiting:      c.flight.waiting() && c.order == nil,
 	}
 	if r.Executor == b.id {
 		s.Holder = Orphaned
@@ -242,7 +254,7 @@ func (c *course) reread() *landing {
 		case err == nil:
 			c.found(h)
 			return nil
-		case errors.Is(err, records.ErrNotFound):
+		case errors.Is(err, records.ErrNotFound) && c.order == nil:
 			return c.reserve()
 		case !uncertain(err):
 			return &landing{err: fmt.Errorf("load: %w", err)}
@@ -317,6 +329,7 @@ func (c *course) land(outcome OutcomeKind) *landing {
 func (c *course) serve() *landing {
 	t := c.tenure
 	e := t.serve()
+	c.order.end(e)
 	c.node.running.leave(t.claim.Record.ID)
 	c.tenure, c.waited = nil, true
 	c.begun = c.begun || t.started

@@ -77,13 +77,28 @@ func (fs *flights) board(id records.ID, req Request, work Work) (f *flight, pilo
 	if fs.over {
 		return nil, false
 	}
-	f = &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), settled: make(chan struct{}), landed: make(chan struct{})}
+	f = fs.begin(id, req, work)
 	fs.all[key] = f
+	return f, true
+}
+
+// alone makes a flight that nobody else boards; nil once no new ones begin.
+func (fs *flights) alone(id records.ID, req Request) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.over {
+		return nil
+	}
+	return fs.begin(id, req, nil)
+}
+
+// begin makes a flight and counts it.
+func (fs *flights) begin(id records.ID, req Request, work Work) *flight {
 	if fs.count == 0 {
 		fs.empty = make(chan struct{})
 	}
 	fs.count++
-	return f, true
+	return &flight{id: id, request: req, work: work, begun: time.Now(), riders: 1, known: make(chan struct{}), settled: make(chan struct{}), landed: make(chan struct{})}
 }
 
 // land ends a flight. It must be called once for every new flight.

@@ -107,11 +107,8 @@ func (n *Node) recoverAlone(ctx context.Context, b *boot, h records.Held, terms 
 	n.config.Events.TookOver(won, "sweep")
 	tenure := &tenure{
 		node: n, boot: b, claim: Claim{Record: won, Previous: r.Fence()}, work: work,
-		request: Request{
-			Key: records.Key{Realm: won.Realm, Key: won.Key}, Operation: won.Operation, Resource: won.Resource,
-			Fingerprint: won.Fingerprint, Stored: won.Request, Terms: terms.withDefaults(),
-		},
-		begun: time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: ctx,
+		request: requestOf(won, terms),
+		begun:   time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: ctx,
 	}
 	tenure.serve()
 }

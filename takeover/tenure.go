@@ -23,6 +23,7 @@ type tenure struct {
 	begun   time.Time       // when this node was told that the record is its own
 	ctx     context.Context // the caller's values; it never ends
 	started bool            // the work, here
+	order   *order          // what an operator asked for, where no client asks
 }
 
 // ending is what became of a tenure.
@@ -142,6 +143,9 @@ func (t *tenure) conclude(c Completion, outcome OutcomeKind) ending {
 // what [Recover] says. Without work nothing is executed.
 func (t *tenure) recover(work Work) ending {
 	r := Recovery{Takeovers: t.claim.Record.Takeovers, Limit: t.node.config.Takeovers, Work: work != nil}
+	if t.order != nil { // the limit keeps work from being begun again and again; nothing is begun here
+		r.Limit = max(r.Limit, r.Takeovers)
+	}
 	late := time.Now().Add(t.request.Terms.WorkTimeout)
 	pace := t.node.pace()
 	var found Finding
@@ -160,6 +164,7 @@ func (t *tenure) recover(work Work) ending {
 				return ending{record: t.claim.Record, lost: errors.Is(ended, ErrExecutorFenced)}
 			}
 			r.Asked, r.Finding = true, found.Kind
+			t.order.hear(found.Kind)
 		case AskLater:
 			r.Asked = false
 			wait := pace.NextBackOff()

@@ -50,3 +50,9 @@ func (w *waiters) size() int {
 	defer w.mu.Unlock()
 	return w.total
 }
+
+func (w *waiters) of(id records.ID) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys[id]
+}
