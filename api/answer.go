@@ -87,6 +87,9 @@ func (x *exchange) deliver(w http.ResponseWriter, answer takeover.Answer) string
 	}
 	final := records.Record{ID: answer.Record.ID, ExpiresAt: u.expires, Response: u.result}
 	switch f := u.fault; {
+	case u.told != nil && u.capture.silent:
+		final.Response = u.told
+		return x.replay(w, final, u.status())
 	case f == nil && u.capture.kept(), f != nil && f.answered && u.capture.kept():
 		u.capture.deliver(w)
 		return u.status()

@@ -44,6 +44,7 @@ type capture struct {
 	taken  bool          // hijacked or unwrapped: what is written is not seen here
 	raw    bool          // unwrapped
 	closed bool          // the handler has returned
+	silent bool          // and wrote nothing
 	over   chan struct{} // closed when the run has ended
 }
 
@@ -223,7 +224,8 @@ func (c *capture) EnableFullDuplex() error { return nil }
 func (c *capture) close(normally bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if normally && c.sent == nil && !c.taken {
+	c.silent = c.sent == nil && !c.taken
+	if normally && c.silent {
 		c.writeHeader(http.StatusOK)
 	}
 	if c.sum != nil {

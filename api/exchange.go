@@ -104,7 +104,8 @@ type run struct {
 
 	mu        sync.Mutex
 	fault     *fault            // why there is no response, or not all of it
-	committed *records.Response // the handler has finalized the record itself
+	committed *records.Response // the handler has finalized the record itself, with this
+	told      *records.Response // what its client is told then, unless the handler answers
 	result    *records.Response // what is or would be stored; nil: nothing came of it
 	finished  bool              // complete was reached
 }
@@ -153,7 +154,7 @@ func (u *run) serve(ctx context.Context) {
 // request is the client's, with the body that was read, under the work's
 // context.
 func (u *run) request(ctx context.Context) *http.Request {
-	ctx = context.WithValue(ctx, executionKey{}, &Execution{u})
+	ctx = records.WithExecution(ctx, &Execution{u})
 	var r *http.Request
 	if u.x.e.detach {
 		if routing := u.x.routing(); routing != nil {

@@ -176,17 +176,19 @@ func commits(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 			_, _ = io.WriteString(w, "paid")
 		},
-		"Panics": func(http.ResponseWriter) { panic("too late") },
+		"IsSilent": func(http.ResponseWriter) {},
+		"Panics":   func(http.ResponseWriter) { panic("too late") },
 	} {
 		l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
 			e, _ := api.ExecutionFrom(r.Context())
-			o := e.Outcome(records.Response{Status: 201, Headers: []records.Header{{Name: "Set-Cookie", Value: "no"}, {Name: "X-Paid", Value: "1"}}, Body: []byte("paid")})
+			answer := records.Response{Status: 201, Headers: []records.Header{{Name: "Set-Cookie", Value: "no"}, {Name: "X-Paid", Value: "1"}}, Body: []byte("paid")}
+			o := e.Outcome(answer)
 			claim := e.Claim()
 			if err := store.Finalize(r.Context(), claim.Record.ID, claim.Record.Fence(), o); err != nil {
 				t.Error(err)
 			}
 			committed.Store(name, o)
-			e.Committed(o)
+			e.Committed(o, answer)
 			after(w)
 		}}
 		r := payments(t)

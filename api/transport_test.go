@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/probate-dev/probate/records"
 )
 
 func TestWire(t *testing.T) {
@@ -120,7 +122,7 @@ func TestSender(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return string(body), err
 	}
-	claimed := context.WithValue(t.Context(), executionKey{}, &Execution{&run{x: &exchange{body: []byte("pay")}}})
+	claimed := records.WithExecution(t.Context(), &Execution{&run{x: &exchange{body: []byte("pay")}}})
 
 	t.Run("RefusesWhatHasNoClaim", func(t *testing.T) {
 		if _, err := send(t.Context()); err == nil || errors.Is(err, errNotSent) || effects.Load() != 0 {

@@ -43,5 +43,5 @@
 //
 // # Reading order
 //
-// record.go, executor.go, state.go, store.go, headers.go, errors.go.
+// record.go, executor.go, state.go, store.go, headers.go, execution.go, errors.go.
 package records

@@ -3,32 +3,86 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/probate-dev/probate/records"
 )
 
-// FinalizeTx lets the owner's effect and its last write be one transaction: an
-// effect in the same database is then exactly once.
+// ErrNoExecution: the context is not that of work under a claim, such as a
+// request without a key.
+var ErrNoExecution = errors.New("no execution in this context")
+
+// Join lets the owner's effect and its last write be one transaction of the
+// caller's: an effect in the same database is then exactly once, and an owner
+// that was overtaken changes nothing at all.
 //
-// It begins a transaction on db, a pool of the caller's on the same database,
-// gives it to work, and as the last statement stores the outcome that work
-// returns, under the fence. If the fence no longer holds everything is rolled
-// back and the error is records.ErrFenced. If work fails everything is rolled
-// back and the error is work's; if it panics, everything is rolled back and
-// the panic goes on. work must not end the transaction.
+// It costs the caller's transaction one statement, its last. The server must
+// also end a transaction that idles for long, or one that stands still would
+// keep its locks from its successor: where the sessions of DB have an
+// idle_in_transaction_session_timeout of at most half the lease (in the DSN,
+// or ALTER ROLE … SET) that is given; elsewhere each transaction sets it by one
+// more statement, its first.
 //
-// While work runs nothing is locked for it, so a take-over does not wait; the
-// server ends the transaction when it idles for longer than half the owner's
-// lease. If the reply to the commit is lost, the record tells whether it
-// landed; while it cannot be read the error is records.ErrUnavailable, and the
-// same call again finds out first. Called again after it landed it does
-// nothing and returns nil.
-func (s *Store) FinalizeTx(ctx context.Context, db *sql.DB, id records.ID, f records.Fence,
-	work func(ctx context.Context, tx *sql.Tx) (records.Outcome, error),
-) (err error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+// What reconciles such an operation is takeover.Reexecute, the constant
+// not_applied: a record that is not finalized proves that nothing was done.
+type Join struct {
+	Store *Store
+	// DB is a pool on the store's database. A caller with a *sql.DB passes
+	// sqlx.NewDb(db, "postgres").
+	DB *sqlx.DB
+	// Seal, if set, makes of a response what is stored of it under the fence.
+	Seal func(id records.ID, f records.Fence, r records.Response) (records.Response, error)
+
+	bounded atomic.Bool // sessions of DB limit their idling themselves
+}
+
+// FinalizeTx runs work in a transaction and, as the last statement, stores the
+// response that it returns as that of the execution whose context this is. The
+// client then gets it, too: after a nil error there is nothing left to do for
+// a handler.
+//
+// If the fence no longer holds everything is rolled back and the error is
+// records.ErrFenced. If work fails everything is rolled back and the error is
+// work's; if it panics, everything is rolled back and the panic goes on. work
+// must not end the transaction. While it runs nothing is locked for it.
+//
+// If the reply to the commit is lost, the record tells whether it landed; while
+// it cannot be read the error is records.ErrUnavailable, and the reconciler
+// finds out. Called again after it landed it changes nothing and returns nil.
+func (j *Join) FinalizeTx(ctx context.Context, work func(ctx context.Context, tx *sqlx.Tx) (records.Response, error)) error {
+	e, ok := records.ExecutionFrom(ctx)
+	if !ok {
+		return fmt.Errorf("join: %w", ErrNoExecution)
+	}
+	id, f := e.Holds()
+	var answer records.Response
+	var outcome records.Outcome
+	err := j.FinalizeAs(ctx, id, f, func(ctx context.Context, tx *sqlx.Tx) (_ records.Outcome, err error) {
+		if answer, err = work(ctx, tx); err == nil {
+			outcome = e.Outcome(answer)
+		}
+		return outcome, err
+	})
+	if err == nil {
+		e.Committed(outcome, answer)
+	}
+	return err
+}
+
+// FinalizeAs is FinalizeTx for work that knows its claim, such as one that runs
+// under no middleware.
+func (j *Join) FinalizeAs(ctx context.Context, id records.ID, f records.Fence,
+	work func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error),
+) error {
+	tx, err := j.DB.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return classify(ctx, "begin join", err)
 	}
@@ -38,8 +92,7 @@ func (s *Store) FinalizeTx(ctx context.Context, db *sql.DB, id records.ID, f rec
 			_ = tx.Rollback() // also while work's panic passes; what is gone is rolled back
 		}
 	}()
-	landed, err := s.joinBegin(ctx, tx, id, f)
-	if landed || err != nil {
+	if err := j.bound(ctx, tx, f); err != nil {
 		return err
 	}
 	o, err := work(ctx, tx)
@@ -49,61 +102,102 @@ func (s *Store) FinalizeTx(ctx context.Context, db *sql.DB, id records.ID, f rec
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	w := finalization(id, f, o)
-	n, err := affected(tx.ExecContext(ctx, s.rewrite(settleOne), settleArguments(w)...))
-	if err != nil {
-		return classify(ctx, "finalize in join", err)
-	}
-	if n == 0 {
-		// The same call may have landed meanwhile, its reply lost.
-		if landed, err := s.joinBegin(ctx, tx, id, f); landed || err != nil {
-			return err
+	if j.Seal != nil {
+		if o.Response, err = j.Seal(id, f, o.Response); err != nil {
+			return fmt.Errorf("seal response: %w", err)
 		}
-		return fmt.Errorf("finalize in join: %w", records.ErrFenced)
+	}
+	w := finalization(id, f, o)
+	if landed, err := j.settle(ctx, tx, w); landed || err != nil {
+		return err
 	}
 	err = tx.Commit()
 	committed = err == nil
 	if err == nil {
 		return nil
 	}
-	return s.joinDoubt(ctx, w, classify(ctx, "commit join", err))
+	return j.doubt(ctx, w, classify(ctx, "commit join", err))
 }
 
-// joinBegin reads whether the record is the owner's to finalize. landed: it
-// was finalized under this fence before.
-func (s *Store) joinBegin(ctx context.Context, tx *sql.Tx, id records.ID, f records.Fence) (landed bool, _ error) {
-	var state, idle string
-	var executor uuid
-	var epoch int64
-	err := tx.QueryRowContext(ctx, s.rewrite(joinBegin), id[:], f.Executor.String()).Scan(&state, &executor, &epoch, &idle)
+// bound sees to it that the server ends the transaction if it idles, unless
+// its session does so already.
+func (j *Join) bound(ctx context.Context, tx *sqlx.Tx, f records.Fence) error {
+	if j.bounded.Load() {
+		return nil
+	}
+	var bounded bool
+	var set sql.NullString
+	err := tx.QueryRowContext(ctx, inline(j.Store.rewrite(joinBound), f.Executor.String())).Scan(&bounded, &set)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("begin join: %w", records.ErrFenced) // no such executor, so no such claim
+	}
+	j.bounded.Store(bounded)
+	return classify(ctx, "begin join", err)
+}
+
+// settle writes the outcome under the fence. landed: it was written before.
+func (j *Join) settle(ctx context.Context, tx *sqlx.Tx, w settlement) (landed bool, _ error) {
+	var bounded bool
+	text := inline(j.Store.rewrite(settleOne)+joinReturning, settleArguments(w)...)
+	err := tx.QueryRowContext(ctx, text).Scan(&bounded)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, fmt.Errorf("begin join: %w", records.ErrFenced)
-	case err != nil:
-		return false, classify(ctx, "begin join", err)
-	case records.Fence{Executor: records.ExecutorID(executor), Epoch: epoch} != f:
-		return false, fmt.Errorf("begin join: %w", records.ErrFenced)
-	}
-	switch records.State(state) {
-	case records.InProgress:
+	case err == nil:
+		if !bounded {
+			j.bounded.Store(false) // not every session is as the first one was
+		}
 		return false, nil
-	case records.Finalized:
-		return true, nil
-	case records.Unknown, records.Released:
+	case !errors.Is(err, sql.ErrNoRows):
+		return false, classify(ctx, "finalize in join", err)
 	}
-	return false, fmt.Errorf("begin join: %w", records.ErrFenced)
+	// The same call may have landed before, its reply lost.
+	var row settledRow
+	err = tx.GetContext(ctx, &row, inline(j.Store.rewrite(joinSettled), w.id[:]))
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return false, classify(ctx, "finalize in join", err)
+	case err == nil && row.is(w):
+		return true, nil
+	}
+	return false, fmt.Errorf("finalize in join: %w", records.ErrFenced)
 }
 
-// joinDoubt finds out about a commit whose reply said nothing good. If the
-// record is not finalized the transaction may still be on its way, so the
-// error stays.
-func (s *Store) joinDoubt(ctx context.Context, w settlement, lost error) error {
+// doubt finds out about a commit whose reply said nothing good. If the record
+// is not finalized the transaction may still be on its way, so the error stays.
+func (j *Join) doubt(ctx context.Context, w settlement, lost error) error {
 	if !errors.Is(lost, records.ErrUnavailable) {
 		return lost // the server said no
 	}
-	held, err := s.Load(context.WithoutCancel(ctx), w.id)
+	held, err := j.Store.Load(context.WithoutCancel(ctx), w.id)
 	if err == nil && held.Record.Fence() == w.fence && held.Record.State == records.Finalized {
 		return nil
 	}
 	return lost
+}
+
+// inline puts the arguments into a statement's text. On a caller's pool, which
+// need not be set up as ours are, the driver would prepare a statement with
+// arguments first, which is a round trip more. Only what was made here comes
+// in: bytes in hexadecimal, numbers, and names of ours.
+func inline(text string, args ...any) string {
+	pairs := make([]string, 0, 2*len(args))
+	for i, a := range args {
+		pairs = append(pairs, "$"+strconv.Itoa(i+1), literal(a))
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+func literal(a any) string {
+	switch v := a.(type) {
+	case []byte:
+		if v != nil {
+			return "decode('" + hex.EncodeToString(v) + "', 'hex')"
+		}
+	case string:
+		return pq.QuoteLiteral(v)
+	case int:
+		return "(" + strconv.Itoa(v) + ")"
+	case int64:
+		return "(" + strconv.FormatInt(v, 10) + ")"
+	}
+	return "NULL"
 }

@@ -2,20 +2,28 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
+	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/postgres"
 	"github.com/probate-dev/probate/records/postgres/postgrestest"
 )
 
+// join is one with a pool like the test's.
+func (a *arena) join() *postgres.Join {
+	return &postgres.Join{Store: a.store, DB: sqlx.NewDb(a.db, "postgres")}
+}
+
 // orders is a user's table in the same database, and what the user's work does.
-func (a *arena) orders() (place func(ctx context.Context, tx *sql.Tx) (records.Outcome, error), count func() int) {
+func (a *arena) orders() (place func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error), count func() int) {
 	a.exec(`CREATE TABLE orders (n bigint GENERATED ALWAYS AS IDENTITY)`)
-	place = func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+	place = func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 		_, err := tx.ExecContext(ctx, `INSERT INTO orders DEFAULT VALUES`)
 		return done, err
 	}
@@ -39,7 +47,7 @@ func TestFinalizeTx(t *testing.T) {
 		a := newArena(t)
 		place, count := a.orders()
 		r := a.claim(a.boot().ID, "k")
-		a.check(a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), place))
+		a.check(a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), place))
 		wants(t, a, r, count, 1, records.Finalized)
 		if got := a.record(r.ID).Response; string(got.Body) != "done" {
 			t.Errorf("response = %+v", got)
@@ -51,8 +59,9 @@ func TestFinalizeTx(t *testing.T) {
 		a := newArena(t)
 		place, count := a.orders()
 		r := a.claim(a.boot().ID, "k")
+		join := a.join()
 		for range 3 {
-			a.check(a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), place))
+			a.check(join.FinalizeAs(t.Context(), r.ID, r.Fence(), place))
 		}
 		wants(t, a, r, count, 1, records.Finalized)
 	})
@@ -63,7 +72,7 @@ func TestFinalizeTx(t *testing.T) {
 		place, count := a.orders()
 		r := a.claim(a.boot().ID, "k")
 		broke := errors.New("out of stock")
-		err := a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+		err := a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 			o, err := place(ctx, tx)
 			return o, errors.Join(err, broke)
 		})
@@ -84,7 +93,7 @@ func TestFinalizeTx(t *testing.T) {
 					t.Error("the panic did not go on")
 				}
 			}()
-			_ = a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+			_ = a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 				_, err := place(ctx, tx)
 				a.check(err)
 				panic("oops")
@@ -98,7 +107,7 @@ func TestFinalizeTx(t *testing.T) {
 		a := newArena(t)
 		place, count := a.orders()
 		r := a.claim(a.boot().ID, "k")
-		err := a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+		err := a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 			_, err := place(ctx, tx)
 			return records.Outcome{Response: records.Response{Status: 7}}, err
 		})
@@ -114,7 +123,7 @@ func TestFinalizeTx(t *testing.T) {
 			a := newArena(t, mutants...)
 			place, count := a.orders()
 			r, taker := a.claim(a.boot().ID, "k"), a.boot()
-			err := a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+			err := a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 				a.check(errOf(a.store.TakeOver(ctx, signedTakeOver(r, taker))))
 				return place(ctx, tx)
 			})
@@ -124,13 +133,13 @@ func TestFinalizeTx(t *testing.T) {
 		}
 	})
 
-	t.Run("AnOwnerOvertakenBeforeDoesNoWork", func(t *testing.T) {
+	t.Run("AnOwnerOvertakenBeforeRollsBack", func(t *testing.T) {
 		t.Parallel()
 		a := newArena(t)
 		place, count := a.orders()
 		r, taker := a.claim(a.boot().ID, "k"), a.boot()
 		a.check(errOf(a.store.TakeOver(t.Context(), signedTakeOver(r, taker))))
-		err := a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), place)
+		err := a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), place)
 		if !errors.Is(err, records.ErrFenced) {
 			t.Errorf("error = %v, want ErrFenced", err)
 		}
@@ -146,7 +155,7 @@ func TestFinalizeTx(t *testing.T) {
 		e, err := a.store.Register(t.Context(), reg)
 		a.check(err)
 		r := a.claim(e.ID, "k")
-		err = a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+		err = a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 			o, err := place(ctx, tx)
 			a.check(err)
 			await(t, "the server to end the transaction", func() bool { return a.sessions(ctx, "idle in transaction") == 0 })
@@ -165,8 +174,8 @@ func TestFinalizeTx(t *testing.T) {
 		place, count := a.orders()
 		r := a.claim(a.boot().ID, "k")
 		k := newLink(t, c.Addr())
-		db := postgrestest.Open(t, k.through(a.dsn)+"&binary_parameters=yes") // one answer a statement
-		err := a.store.FinalizeTx(t.Context(), db, r.ID, r.Fence(), func(ctx context.Context, tx *sql.Tx) (records.Outcome, error) {
+		join := &postgres.Join{Store: a.store, DB: sqlx.NewDb(postgrestest.Open(t, k.through(a.dsn)), "postgres")}
+		err := join.FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error) {
 			o, err := place(ctx, tx)
 			k.loseAnswers(1, 1) // the finalize gets its answer, the commit does not
 			return o, err
@@ -177,6 +186,155 @@ func TestFinalizeTx(t *testing.T) {
 			t.Errorf("%d answers were lost, want the commit's", k.lost())
 		}
 	})
+
+	t.Run("WhatIsStoredIsWhatTheSealMakesOfIt", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t)
+		place, count := a.orders()
+		r, join := a.claim(a.boot().ID, "k"), a.join()
+		join.Seal = func(id records.ID, f records.Fence, plain records.Response) (records.Response, error) {
+			if id != r.ID || f != r.Fence() {
+				t.Errorf("sealed for %s under %s", id, f)
+			}
+			plain.Body = []byte("sealed " + string(plain.Body))
+			return plain, nil
+		}
+		a.check(join.FinalizeAs(t.Context(), r.ID, r.Fence(), place))
+		if got := a.record(r.ID).Response; string(got.Body) != "sealed done" || count() != 1 {
+			t.Errorf("response = %+v", got)
+		}
+		broken := a.claim(a.boot().ID, "broken")
+		join.Seal = func(records.ID, records.Fence, records.Response) (records.Response, error) {
+			return records.Response{}, errors.New("no key")
+		}
+		if err := join.FinalizeAs(t.Context(), broken.ID, broken.Fence(), place); err == nil || count() != 1 {
+			t.Errorf("%d orders, error %v", count(), err)
+		}
+	})
+
+	t.Run("WithoutAClaimNothingIsDone", func(t *testing.T) {
+		t.Parallel()
+		err := new(postgres.Join).FinalizeTx(t.Context(), func(context.Context, *sqlx.Tx) (records.Response, error) {
+			t.Error("it works")
+			return records.Response{}, nil
+		})
+		if !errors.Is(err, postgres.ErrNoExecution) {
+			t.Errorf("error = %v", err)
+		}
+	})
+
+	t.Run("TheExecutionOfTheContextSaysWhatIsStoredAndIsToldOfIt", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t)
+		_, count := a.orders()
+		e := &execution{record: a.claim(a.boot().ID, "k")}
+		answer := records.Response{Status: 201, Headers: []records.Header{{Name: "Set-Cookie", Value: "x"}}, Body: []byte("paid")}
+		a.check(a.join().FinalizeTx(records.WithExecution(t.Context(), e), func(ctx context.Context, tx *sqlx.Tx) (records.Response, error) {
+			_, err := tx.ExecContext(ctx, `INSERT INTO orders DEFAULT VALUES`)
+			return answer, err
+		}))
+		if got := a.record(e.record.ID).Response; len(got.Headers) != 0 || string(got.Body) != "paid" || count() != 1 {
+			t.Errorf("response = %+v", got)
+		}
+		if len(e.told) != 1 || len(e.told[0].Headers) != 1 {
+			t.Errorf("told %+v", e.told)
+		}
+	})
+}
+
+// execution is work under a claim whose answers lose their headers.
+type execution struct {
+	record records.Record
+	told   []records.Response
+}
+
+// Holds implements [records.Execution], as all below.
+func (e *execution) Holds() (records.ID, records.Fence) { return e.record.ID, e.record.Fence() }
+
+// Outcome keeps status and body.
+func (e *execution) Outcome(r records.Response) records.Outcome {
+	r.Headers = nil
+	return records.Outcome{Response: r, Retention: time.Hour}
+}
+
+// Committed notes what it is told.
+func (e *execution) Committed(_ records.Outcome, r records.Response) { e.told = append(e.told, r) }
+
+// TestFinalizeTx_Costs counts round trips: a join costs its caller one
+// statement, or two where its sessions do not limit their idling.
+func TestFinalizeTx_Costs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		setting string
+		extra   int64
+	}{
+		"OneStatement":                      {"&idle_in_transaction_session_timeout=60000", 1},
+		"OneStatementWithBinaryParameters":  {"&idle_in_transaction_session_timeout=1min&binary_parameters=yes", 1},
+		"TwoWhereSessionsIdleForAsLongAsTo": {"", 2},
+		"TwoWhereTheyIdleForLongerThanHalf": {"&idle_in_transaction_session_timeout=2h", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			place, count := a.orders()
+			by := a.boot().ID // its lease is an hour
+			k := newLink(t, postgrestest.Shared(t).Addr())
+			var trips trips
+			k.heard = trips.hear
+			db := sqlx.NewDb(postgrestest.Open(t, k.through(a.dsn)+c.setting), "postgres")
+			db.SetMaxOpenConns(1)
+			join := &postgres.Join{Store: a.store, DB: db}
+			a.check(db.PingContext(t.Context())) // connected
+			own := trips.of(func() {
+				tx, err := db.BeginTxx(t.Context(), nil)
+				a.check(err)
+				_, err = place(t.Context(), tx)
+				a.check(errors.Join(err, tx.Commit()))
+			})
+			for i, key := range []string{"first", "second", "third"} {
+				r := a.claim(by, key)
+				joined := trips.of(func() { a.check(join.FinalizeAs(t.Context(), r.ID, r.Fence(), place)) })
+				want := c.extra
+				if i == 0 {
+					want = 2 // it has to find out
+				}
+				if joined-own != want || own != 3 {
+					t.Errorf("%s: %d round trips, alone %d; want %d more", key, joined, own, want)
+				}
+			}
+			if count() != 4 {
+				t.Errorf("%d orders", count())
+			}
+		})
+	}
+}
+
+// trips counts how often a server was ready for the next query: what it sends
+// at the end of each round trip.
+type trips struct {
+	ready atomic.Int64
+	rest  []byte
+}
+
+func (r *trips) of(f func()) int64 {
+	before := r.ready.Load()
+	f()
+	return r.ready.Load() - before
+}
+
+// hear reads messages, PostgreSQL manual 55.7: a type, a length, the rest.
+func (r *trips) hear(b []byte) {
+	r.rest = append(r.rest, b...)
+	for len(r.rest) >= 5 {
+		n := 1 + int(binary.BigEndian.Uint32(r.rest[1:]))
+		if len(r.rest) < n {
+			return
+		}
+		if r.rest[0] == 'Z' {
+			r.ready.Add(1)
+		}
+		r.rest = r.rest[n:]
+	}
 }
 
 // sessions counts this database's sessions in a state.

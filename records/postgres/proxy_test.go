@@ -14,6 +14,7 @@ type link struct {
 	t        testing.TB
 	listener net.Listener
 	server   string
+	heard    func(answer []byte) // is shown what the server of a single connection says; nil: nobody
 
 	mu     sync.Mutex
 	conns  map[net.Conn]net.Conn // client's side to server's
@@ -66,19 +67,19 @@ func (k *link) accept(wg *sync.WaitGroup) {
 		k.mu.Lock()
 		k.conns[client] = server
 		k.mu.Unlock()
-		wg.Go(func() { k.pass(client, server, func() bool { return false }) })
-		wg.Go(func() { k.pass(server, client, k.loses) })
+		wg.Go(func() { k.pass(client, server, nil) })
+		wg.Go(func() { k.pass(server, client, k.answers) })
 	}
 }
 
 // pass copies from one side to the other until one of them closes or an answer
 // is to be lost.
-func (k *link) pass(from, to net.Conn, loses func() bool) {
+func (k *link) pass(from, to net.Conn, loses func(b []byte) bool) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
-		if err != nil || n > 0 && loses() {
+		if err != nil || n > 0 && loses != nil && loses(b[:n]) {
 			return
 		}
 		k.mu.Lock()
@@ -93,7 +94,11 @@ func (k *link) pass(from, to net.Conn, loses func() bool) {
 	}
 }
 
-func (k *link) loses() bool {
+// answers shows what the server says, and reports whether it is to be lost.
+func (k *link) answers(b []byte) bool {
+	if k.heard != nil {
+		k.heard(b)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.spare > 0 {

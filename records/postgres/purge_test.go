@@ -2,10 +2,11 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/probate-dev/probate/records"
 )
@@ -36,7 +37,7 @@ func TestFinalizeTx_FindsItselfDone(t *testing.T) {
 	a := newArena(t)
 	r := a.claim(a.boot().ID, "k")
 	done := records.Outcome{Response: records.Response{Status: 201}, Retention: time.Hour}
-	err := a.store.FinalizeTx(t.Context(), a.db, r.ID, r.Fence(), func(ctx context.Context, _ *sql.Tx) (records.Outcome, error) {
+	err := a.join().FinalizeAs(t.Context(), r.ID, r.Fence(), func(ctx context.Context, _ *sqlx.Tx) (records.Outcome, error) {
 		return done, a.store.Finalize(ctx, r.ID, r.Fence(), done)
 	})
 	if err != nil {

@@ -194,14 +194,3 @@ UPDATE probate.records r
  WHERE r.id = $3::bytea AND r.epoch = $4::bigint
    AND r.state IS NOT DISTINCT FROM 'unknown'
 RETURNING ` + recordColumns
-
-// joinBegin opens the join of an owner's write with a caller's transaction. It
-// reads whether the record is still the owner's, and bounds how long the
-// transaction may idle: half the owner's lease.
-const joinBegin = `
-SELECT r.state, r.executor_id, r.epoch,
-       set_config('idle_in_transaction_session_timeout',
-                  greatest(1, extract(epoch FROM e.lease_ttl) * 1000 / 2)::bigint::text, true) AS idle
-  FROM probate.records r
-  JOIN probate.executors e ON e.id = $2::uuid
- WHERE r.id = $1::bytea`
