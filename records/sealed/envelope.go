@@ -2,7 +2,9 @@ package sealed
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,13 +17,13 @@ import (
 // A stored value that begins with magic is an envelope: a byte that says what
 // is in it, and that. Any other value is open, and is all there is.
 //
-//	magic 0 value                              open, and begins as an envelope does
-//	magic 1 length(key id) key id nonce text   sealed with XChaCha20-Poly1305
+//	magic o value                              open; the value begins with magic
+//	magic s length(key id) key id nonce text   sealed with XChaCha20-Poly1305
 const (
 	magic = "\x8bprobate-seal\r\n\x1a"
 
-	kindOpen   = 0
-	kindSealed = 1
+	kindOpen   = 'o'
+	kindSealed = 's'
 )
 
 // overhead is the most that an envelope adds.
@@ -59,8 +61,25 @@ func (b bond) bind(header []byte) []byte {
 	return binary.BigEndian.AppendUint64(bound, uint64(b.epoch))
 }
 
+// nonce fills in the nonce of a value that is sealed with a key.
+type nonce func(out []byte, k key, bound, value []byte)
+
+// randomNonce needs no counting: at 24 bytes, two will not be the same.
+func randomNonce(out []byte, _ key, _, _ []byte) {
+	rand.Read(out) // never fails: crypto/rand ends the program instead
+}
+
+// derivedNonce is the same for the same value in the same place, and another
+// for anything else: it seals a repeated call to the same bytes.
+func derivedNonce(out []byte, k key, bound, value []byte) {
+	h := hmac.New(sha256.New, k.derive)
+	h.Write(bound) // of one length for one key
+	h.Write(value)
+	copy(out, h.Sum(nil))
+}
+
 // sealed is a value as it is stored. Nil stays nil.
-func (k Keys) sealed(b bond, value []byte) []byte {
+func (k Keys) sealed(b bond, value []byte, n nonce) []byte {
 	if value == nil {
 		return nil
 	}
@@ -77,10 +96,11 @@ func (k Keys) sealed(b bond, value []byte) []byte {
 	sealed = append(sealed, magic...)
 	sealed = append(sealed, kindSealed, byte(len(first.id)))
 	sealed = append(sealed, first.id...)
-	header := len(sealed)
-	nonce := sealed[header : header+chacha20poly1305.NonceSizeX]
-	rand.Read(nonce) // never fails: crypto/rand ends the program instead
-	return first.aead.Seal(sealed[:header+len(nonce)], nonce, value, b.bind(sealed[:header]))
+	bound := b.bind(sealed)
+	header := sealed[:len(sealed)+chacha20poly1305.NonceSizeX]
+	nonce := header[len(sealed):]
+	n(nonce, first, bound, value)
+	return first.aead.Seal(header, nonce, value, bound)
 }
 
 // Why a value could not be opened.
@@ -103,11 +123,14 @@ func (k Keys) open(b bond, stored []byte) ([]byte, error) {
 	}
 	switch kind, rest := rest[0], rest[1:]; kind {
 	case kindOpen:
+		if !bytes.HasPrefix(rest, []byte(magic)) { // it had no need to be marked
+			return nil, fmt.Errorf("%w: an open value", errMalformed)
+		}
 		return rest, nil
 	case kindSealed:
 		return k.unseal(b, stored[:len(magic)+1], rest)
 	default:
-		return nil, fmt.Errorf("%w: kind %d", errMalformed, kind)
+		return nil, fmt.Errorf("%w: kind %q", errMalformed, kind)
 	}
 }
 

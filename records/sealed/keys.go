@@ -3,7 +3,9 @@ package sealed
 import (
 	"bytes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -24,8 +26,9 @@ const maxKeyID = 32
 type Keys struct{ ring []key }
 
 type key struct {
-	id   string
-	aead cipher.AEAD
+	id     string
+	aead   cipher.AEAD
+	derive []byte // for derivedNonce
 }
 
 // ParseKeys reads keys, each written as id:base64 of its 32 bytes, on lines of
@@ -82,7 +85,9 @@ func parseKey(entry string) (k key, secret []byte, err error) {
 		return key{}, nil, errors.New("all bytes of the key are the same: that is no key")
 	}
 	aead, err := chacha20poly1305.NewX(secret)
-	return key{id: id, aead: aead}, secret, err
+	derive := hmac.New(sha256.New, secret)
+	derive.Write([]byte("probate/seal/nonce/v1"))
+	return key{id: id, aead: aead, derive: derive.Sum(nil)}, secret, err
 }
 
 func validKeyID(id string) bool {

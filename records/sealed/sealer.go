@@ -60,18 +60,21 @@ func (s *Sealer) Exchange(k Keys) { s.keys.Store(&k) }
 // Keys are those in use.
 func (s *Sealer) Keys() Keys { return *s.keys.Load() }
 
-// Seal makes of a response what is stored of it under a fence. It is for the
-// owner's last write in a transaction of its own; a [Store] does it by itself.
-// A body that would be too long once sealed is not kept, like one that is too
-// long for its route.
-func (s *Sealer) Seal(id records.ID, f records.Fence, r *records.Response) error {
-	body := s.Keys().sealed(bond{purposeBody, id, f.Epoch}, r.Body)
+// Seal makes of a response what is stored of it under a fence. It is for an
+// owner's last write that goes past the [Store], in a transaction of the
+// owner's. A body that would be too long once it is sealed is not kept, like
+// one that is too long for its route.
+func (s *Sealer) Seal(id records.ID, f records.Fence, r records.Response) (records.Response, error) {
+	return s.sealed(bond{purposeBody, id, f.Epoch}, r, randomNonce), nil
+}
+
+func (s *Sealer) sealed(b bond, r records.Response, n nonce) records.Response {
+	body := s.Keys().sealed(b, r.Body, n)
 	if len(body) > records.MaxBodyBytes && len(r.Body) <= records.MaxBodyBytes {
-		*r = tombstone(*r)
-		return nil
+		return tombstone(r)
 	}
 	r.Body = body
-	return nil
+	return r
 }
 
 // tombstone is what can be said of a response without its body, in the form in
@@ -93,7 +96,7 @@ func tombstone(r records.Response) records.Response {
 
 // request makes of a request what is stored of it.
 func (s *Sealer) request(id records.ID, request []byte) ([]byte, error) {
-	sealed := s.Keys().sealed(bond{purpose: purposeRequest, id: id}, request)
+	sealed := s.Keys().sealed(bond{purpose: purposeRequest, id: id}, request, randomNonce)
 	if len(sealed) > records.MaxRequestBytes {
 		return nil, &records.InvalidError{Field: "request", Reason: "over 64 MiB, as it would be stored"}
 	}

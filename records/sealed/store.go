@@ -79,9 +79,7 @@ func (s *Store) claimed(ctx context.Context, r records.Record, err error) (recor
 
 // Finalize seals the body.
 func (s *Store) Finalize(ctx context.Context, id records.ID, f records.Fence, o records.Outcome) error {
-	if err := s.sealer.Seal(id, f, &o.Response); err != nil {
-		return fmt.Errorf("finalize: %w", err)
-	}
+	o.Response = s.sealer.sealed(bond{purposeBody, id, f.Epoch}, o.Response, randomNonce)
 	return s.Store.Finalize(ctx, id, f, o)
 }
 
