@@ -24,6 +24,7 @@ type Reconciliation struct {
 	Claimed bool           // this node held the record for it; else Record says who keeps it from that
 	Asked   bool           // the reconciler was asked
 	Finding FindingKind    // with Asked: the last one
+	Reason  string         // with Asked: why, if the reconciler said so or failed
 	Over    bool           // the record is settled; else it goes on without the operator
 }
 
@@ -115,8 +116,8 @@ func (o *order) won(r records.Record) {
 	o.change(func(c *Reconciliation) { c.Claimed, c.Record = true, r })
 }
 
-func (o *order) hear(k FindingKind) {
-	o.change(func(c *Reconciliation) { c.Asked, c.Finding = true, k })
+func (o *order) hear(f Finding) {
+	o.change(func(c *Reconciliation) { c.Asked, c.Finding, c.Reason = true, f.Kind, f.Reason })
 }
 
 func (o *order) end(e ending) {

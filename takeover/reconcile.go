@@ -2,6 +2,8 @@ package takeover
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -11,9 +13,9 @@ import (
 // place. It is asked by the record's new owner, under that owner's lease, and
 // must not cause the effect itself.
 //
-// An error, a panic or an answer after ctx has ended is not a finding: it is
-// asked again with backoff until the work deadline, and then the record ends
-// unknown.
+// An error, a panic, an answer after ctx has ended or one that contradicts
+// itself is not a finding: it is asked again with backoff until the work
+// deadline, and then the record ends unknown, with the last reason.
 type Reconciler interface {
 	Reconcile(ctx context.Context, r records.Record, req Request) (Finding, error)
 }
@@ -51,6 +53,7 @@ type Finding struct {
 	Kind     FindingKind
 	Response records.Response // with Applied
 	After    time.Duration    // with Pending: when to ask again; 0: by backoff
+	Reason   string           // for operators, unless Applied: why it is so
 }
 
 // FoundApplied is the finding that the effect took place, with its answer.
@@ -63,6 +66,49 @@ func FoundNotApplied() Finding { return Finding{Kind: NotApplied} }
 // time, or by backoff if it is zero.
 func FoundPending(after time.Duration) Finding { return Finding{Kind: Pending, After: after} }
 
+// FoundUndecidable is the finding that nobody can tell, and why.
+func FoundUndecidable(reason string) Finding { return Finding{Kind: Undecidable, Reason: reason} }
+
+// validate refuses a finding that says two things.
+func (f Finding) validate() error {
+	switch {
+	case f.Kind == Applied:
+		return records.Outcome{Response: f.Response}.Validate()
+	case f.Kind < Undecidable || f.Kind > Pending:
+		return fmt.Errorf("finding %d is none", f.Kind)
+	case f.Response.Status != 0 || f.Response.Body != nil || f.Response.Headers != nil:
+		return fmt.Errorf("finding %s with a response", f.Kind)
+	}
+	return nil
+}
+
+// because is why a record ends unknown, for whoever will have to find out.
+func (f Finding) because(r Recovery) string {
+	why := f.Kind.String()
+	if f.Reason != "" {
+		why += ": " + f.Reason
+	}
+	switch {
+	case r.Takeovers > r.Limit:
+		return fmt.Sprintf("given up after %d take-overs", r.Takeovers)
+	case f.Kind == Undecidable:
+		return why
+	case r.Late:
+		return "no finding until the work deadline; the last answer was " + why
+	}
+	return why
+}
+
+// joinReasons is one reason of two, of which each may be missing.
+func joinReasons(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+var errGoroutineEnded = errors.New("reconciler ended its goroutine")
+
 // ReconcilerFunc is a function as a Reconciler.
 type ReconcilerFunc func(ctx context.Context, r records.Record, req Request) (Finding, error)
 
@@ -73,7 +119,8 @@ func (f ReconcilerFunc) Reconcile(ctx context.Context, r records.Record, req Req
 
 // Reexecute is the reconciler for work that is safe to repeat: the service
 // de-duplicates on the forwarded key, or an unfinished record proves an
-// unfinished effect because both commit in one transaction. It finds
+// unfinished effect because both commit in one transaction (the join of
+// records/postgres). It finds
 // NotApplied at once, so its route needs no settle time.
 var Reexecute = ReconcilerFunc(func(context.Context, records.Record, Request) (Finding, error) {
 	return FoundNotApplied(), nil

@@ -134,6 +134,7 @@ func (t *tenure) conclude(c Completion, outcome OutcomeKind) ending {
 	t.ended = time.Now()
 	found := t.recover(nil)
 	if found.record.State != records.Finalized { // the work's own answer is the best there is
+		c.Reason = joinReasons(c.Reason, found.completion.Reason)
 		found.outcome, found.completion = outcome, c
 	}
 	return found
@@ -164,7 +165,7 @@ func (t *tenure) recover(work Work) ending {
 				return ending{record: t.claim.Record, lost: errors.Is(ended, ErrExecutorFenced)}
 			}
 			r.Asked, r.Finding = true, found.Kind
-			t.order.hear(found.Kind)
+			t.order.hear(found)
 		case AskLater:
 			r.Asked = false
 			wait := pace.NextBackOff()
@@ -188,7 +189,9 @@ func (t *tenure) recover(work Work) ending {
 		case Free:
 			return t.settle(ending{outcome: Reconciled}, records.Released, t.release)
 		case GiveUp:
-			return t.settle(ending{outcome: OutcomeUnknown}, records.Unknown, t.markUnknown)
+			why := found.because(r)
+			t.node.log.WarnContext(t.ctx, "nobody can tell", "record", t.claim.Record.ID, "epoch", t.claim.Record.Epoch, "reason", why)
+			return t.settle(ending{outcome: OutcomeUnknown, completion: Completion{Reason: why}}, records.Unknown, t.markUnknown)
 		}
 	}
 }
@@ -213,7 +216,7 @@ func (t *tenure) idle(d time.Duration) bool {
 func (t *tenure) ask(deadline time.Time) (f Finding, ended error) {
 	r := t.claim.Record
 	if t.request.Terms.Reconciler == nil {
-		return Finding{}, nil
+		return FoundUndecidable("no reconciler"), nil
 	}
 	lease, err := t.boot.awaitStart(t.node.ctx, 0)
 	if err != nil {
@@ -223,7 +226,7 @@ func (t *tenure) ask(deadline time.Time) (f Finding, ended error) {
 	defer stop()
 	if f, err = t.inquire(ctx); err != nil {
 		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
-		f = FoundPending(0)
+		f = Finding{Kind: Pending, Reason: err.Error()}
 	}
 	t.node.config.Events.Reconciled(r, f.Kind)
 	return f, nil
@@ -238,10 +241,11 @@ func (t *tenure) inquire(ctx context.Context) (Finding, error) {
 	}
 	replied := make(chan reply, 1)
 	go func() {
-		a := reply{err: errors.New("reconciler ended its goroutine")}
+		a := reply{err: errGoroutineEnded}
 		defer func() {
 			if p := recover(); p != nil {
-				a = reply{err: fmt.Errorf("reconciler panicked: %v\n%s", p, debug.Stack())}
+				t.node.log.ErrorContext(t.ctx, "reconciler panicked", "record", t.claim.Record.ID, "panic", p, "stack", string(debug.Stack()))
+				a = reply{err: fmt.Errorf("reconciler panicked: %v", p)}
 			}
 			replied <- a
 		}()
@@ -263,11 +267,9 @@ func (t *tenure) inquire(ctx context.Context) (Finding, error) {
 	case a.err != nil:
 		return Finding{}, a.err
 	case ctx.Err() != nil:
-		return Finding{}, context.Cause(ctx)
-	case a.finding.Kind == Applied:
-		return a.finding, records.Outcome{Response: a.finding.Response}.Validate()
+		return Finding{}, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
 	}
-	return a.finding, nil
+	return a.finding, a.finding.validate()
 }
 
 // settle writes the record's new state until the store took it or the fence

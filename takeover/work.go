@@ -117,7 +117,7 @@ const (
 type Completion struct {
 	Kind     CompletionKind
 	Response records.Response // with Completed and Committed; with the others what the first caller is told
-	Reason   string           // with Uncertain, for the log
+	Reason   string           // why it is Uncertain, or ended unknown; for operators
 
 	overdue bool // it has not ended: the work goes on, unheard
 }
