@@ -3,6 +3,7 @@ package records
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -134,9 +135,10 @@ type Flows interface {
 	// else is wanted, now. It is asked just before bytes become visible.
 	// ErrFenced.
 	HoldsFlow(ctx context.Context, id string, f Fence) error
-	// StrayFlows reads flows whose bytes should move and that no live executor
-	// has in progress, in order of id, after the given one, at most limit.
-	StrayFlows(ctx context.Context, after string, limit int) ([]Flow, error)
+	// StrayFlows reads flows whose bytes should move, that no live executor has
+	// in progress, and that nobody has touched for idle, in order of id, after
+	// the given one, at most limit.
+	StrayFlows(ctx context.Context, idle time.Duration, after string, limit int) ([]Flow, error)
 	// ListFlows reads a page for an operator, in order of id, without Message,
 	// Tokens and Checkpoint.
 	ListFlows(ctx context.Context, f FlowFilter) (FlowPage, error)
@@ -314,4 +316,14 @@ func (f FlowFilter) Validate() error {
 	faults.check(f.Limit >= 1 && f.Limit <= 1000, "limit", "want 1 to 1000")
 	faults.check(f.State == "" || f.State.Valid(), "state", "unknown state")
 	return faults.join()
+}
+
+// FlowReason is s as a flow's row takes it: UTF-8 without NUL, cut to
+// MaxReasonBytes.
+func FlowReason(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > MaxReasonBytes {
+		s = strings.ToValidUTF8(s[:MaxReasonBytes], "") // it may have cut a character in two
+	}
+	return s
 }
