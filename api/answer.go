@@ -27,6 +27,9 @@ func (x *exchange) conclude(ctx context.Context, w http.ResponseWriter, answer t
 		if p.code == codeStoreUnavailable && x.executes() {
 			p = problem{code: codeInProgress, record: x.name.ID()} // it was begun, and is left to others
 		}
+		if p.code == codeUnreadable {
+			p.record = x.name.ID()
+		}
 		if p.code == codeInternal {
 			x.e.api.config.Logger.ErrorContext(ctx, "request failed", "route", x.e.route.Operation, "error", err)
 		}

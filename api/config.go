@@ -46,6 +46,9 @@ type Config struct {
 	// 10s and 60s.
 	Wait Wait
 
+	// Redact names response headers that are never stored, on any route.
+	Redact []string
+
 	// ProblemTypes comes before the code in a problem's type. Default
 	// "urn:probate:problem:".
 	ProblemTypes string
@@ -116,6 +119,7 @@ func (c Config) Validate() error {
 	c = c.WithDefaults()
 	var f faults
 	c.Wait.validate(f.at("wait"))
+	validateRedact(f.at("redact"), c.Redact)
 	if c.PassThrough != "" {
 		validateUpstream(f.at("pass_through"), c.PassThrough)
 	}

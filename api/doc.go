@@ -48,6 +48,6 @@
 // execution), answer.go (its way out). Around them: config.go, route.go;
 // key.go, fingerprint.go, canonical.go; principal.go, jwt.go, authorize.go;
 // capture.go and client.go (a response on its way), headers.go, execution.go
-// (what a handler may say); problem.go, profile.go; gateway.go, transport.go;
-// reconcile.go, inquiry.go, look.go, outside.go.
+// (what a handler may say), redact.go; problem.go, profile.go; gateway.go, transport.go;
+// reconcile.go, inquiry.go, look.go with blanks.go, outside.go.
 package api

@@ -220,7 +220,7 @@ func (u *run) judge() takeover.Completion {
 		return takeover.Completion{Reason: "status " + strconv.Itoa(c.status)}
 	case takeover.Completed, takeover.Committed:
 	}
-	return takeover.Completion{Kind: takeover.Completed, Response: c.response(route.SecretResponse)}
+	return takeover.Completion{Kind: takeover.Completed, Response: route.kept(c.response(route.SecretResponse))}
 }
 
 // judgeFault is what a run without a response came to. What the client can be

@@ -46,6 +46,7 @@ func (e *Execution) Outcome(r records.Response) records.Outcome {
 	} else {
 		o.Response = c.response(route.SecretResponse)
 	}
+	o.Response = route.kept(o.Response)
 	return o
 }
 

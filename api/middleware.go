@@ -62,6 +62,7 @@ type endpoint struct {
 }
 
 func (a *API) newEndpoint(r Route) (*endpoint, error) {
+	r.Redact = redacted(a.config.Redact, r.Redact)
 	e := &endpoint{api: a, route: r, traits: profiles[r.Profile]}
 	var err error
 	if e.fingerprint, err = newFingerprinter(r.Operation, r.Fingerprint); err != nil {
@@ -78,6 +79,7 @@ func (a *API) newEndpoint(r Route) (*endpoint, error) {
 	if e.terms.Reconciler == nil {
 		e.terms.Reconciler = newReconciler(r, a.outside)
 	}
+	e.terms.Reconciler = r.discreetly(e.terms.Reconciler)
 	return e, nil
 }
 
@@ -162,6 +164,9 @@ func (x *exchange) read(w http.ResponseWriter, values []string) (req takeover.Re
 	req.Fingerprint = e.fingerprint.of(r, x.body)
 	req.Wait = x.wait()
 	req.Terms = e.terms
+	if l, ok := e.terms.Reconciler.(*look); ok {
+		req.Terms.Reconciler = l.with(x)
+	}
 	return req, nil
 }
 

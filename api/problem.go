@@ -23,6 +23,7 @@ const (
 	codeInProgress          code = "operation_in_progress"
 	codeOutcomeUnknown      code = "outcome_unknown"
 	codeNotReplayable       code = "result_not_replayable"
+	codeUnreadable          code = "result_unreadable"
 	codeRequestTooLarge     code = "request_too_large"
 	codeRequestIncomplete   code = "request_incomplete"
 	codeRequestInvalid      code = "request_invalid"
@@ -86,6 +87,12 @@ var kinds = map[code]kind{
 	codeNotReplayable: {
 		status: 409, title: "The response was not kept",
 		detail:  "The operation is finished and is not executed again, but its response was too large, streamed or secret.",
+		sameKey: true,
+		stripe:  "api_error", iceberg: "CommitStateUnknownException",
+	},
+	codeUnreadable: {
+		status: 500, title: "The record cannot be read",
+		detail:  "What is stored under this key cannot be read here, so nothing was done for this request. Do not send it again under another key before you have looked.",
 		sameKey: true,
 		stripe:  "api_error", iceberg: "CommitStateUnknownException",
 	},
@@ -178,6 +185,8 @@ func problemOf(err error) problem {
 		return problem{code: codeStoreUnavailable}
 	case errors.Is(err, records.ErrInvalid):
 		return problem{code: codeRequestInvalid, detail: err.Error()}
+	case errors.Is(err, records.ErrSealed), errors.Is(err, records.ErrCorrupt):
+		return problem{code: codeUnreadable}
 	}
 	return problem{code: codeInternal}
 }

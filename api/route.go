@@ -59,14 +59,20 @@ type Route struct {
 	// A longer request is refused; a longer response reaches its first caller
 	// and cannot be replayed. Default 1 MiB each; a response at most 64 MiB.
 	MaxRequestBytes, MaxResponseBytes int64
-	// SecretResponse: the body is for the first caller only and is not
-	// stored, so a duplicate is told that it cannot be replayed.
+	// SecretResponse: the response is for the first caller only. Of it, and of
+	// what a reconciler finds, status and Location are stored, so a duplicate is
+	// told that it cannot be replayed.
 	SecretResponse bool
+	// Redact names response headers that are never stored, besides the API's
+	// and those that never are: the first caller gets them, a duplicate does
+	// not.
+	Redact []string
 
 	Fingerprint FingerprintOptions
 
 	// Reconcile is how to find out whether an interrupted execution took
-	// effect; Reconciler is the same in Go. Neither: nobody can tell.
+	// effect; Reconciler is the same in Go, such as a takeover.ReconcilerFunc,
+	// or postgres.Query, which asks a database. Neither: nobody can tell.
 	Reconcile  Reconcile
 	Reconciler takeover.Reconciler
 	// Settle is how long not_applied is not believed after the predecessor's
@@ -162,8 +168,9 @@ func (r Route) validate(at fieldFaults) {
 	r.Realm.validate(at.at("realm"))
 	r.Principal.validate(at.at("principal"), r.Authorize)
 	r.Authorize.validate(at.at("authorize"))
+	validateRedact(at.at("redact"), r.Redact)
 	r.Fingerprint.validate(at.at("fingerprint"))
-	r.Reconcile.validate(at.at("reconcile"), r.Reconciler != nil)
+	r.Reconcile.validate(at.at("reconcile"), r)
 	r.Wait.validate(at.at("wait"))
 	r.validatePolicies(at)
 	r.validateBounds(at)

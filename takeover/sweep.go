@@ -54,17 +54,19 @@ func (n *Node) orphans(ctx context.Context, b *boot) func(yield func(records.Hel
 		return n.store.Orphans(ctx, after, n.config.SweepBatch)
 	}
 	return func(yield func(records.Held) bool) {
+		// A record is loaded before it is taken over: with its executor, and when
+		// that was fenced; and one that cannot be read stays where it is.
+		standing := func(r records.Record) (goOn bool) {
+			h, err := n.store.Load(ctx, r.ID)
+			return err != nil || h.Record.Fence() != r.Fence() || yield(h)
+		}
 		for r := range n.pages(ctx, own) {
-			if _, running := n.running.Entry(r.ID); !running && !yield(records.Held{Record: r}) {
+			if _, running := n.running.Entry(r.ID); !running && !standing(r) {
 				return
 			}
 		}
 		for r := range n.pages(ctx, others) {
-			h, err := n.store.Load(ctx, r.ID) // with its executor, and when that was fenced
-			if err != nil || h.Record.Fence() != r.Fence() {
-				continue
-			}
-			if !yield(h) {
+			if !standing(r) {
 				return
 			}
 		}

@@ -18,6 +18,7 @@ const (
 	backoff = "github.com/cenkalti/backoff/v4"
 	chi     = "github.com/go-chi/chi/v5"
 	sysUnix = "golang.org/x/sys/unix"
+	xcrypto = "golang.org/x/crypto"
 )
 
 var (
@@ -47,7 +48,7 @@ type rule struct {
 // stores are what a test takes to have something real beneath it.
 var stores = []string{
 	"records", "records/sqlite", "records/postgres",
-	"records/postgres/postgrestest", "records/recordstest",
+	"records/postgres/postgrestest", "records/recordstest", "records/sealed",
 }
 
 // law is the layout of the system, from the bottom up. .golangci.yml repeats
@@ -71,6 +72,7 @@ var law = []rule{
 		imports: []string{"records", "records/groupcommit", "migrations"}, outside: []string{sqlx, sqlite3, migrate, sysUnix},
 		tests: []string{"records/recordstest"},
 	},
+	{folder: "records/sealed", imports: []string{"records"}, outside: []string{xcrypto}, tests: stores},
 	{folder: "probe", imports: []string{"records"}, outside: []string{chi, backoff}, tests: stores},
 	{folder: "takeover", imports: []string{"probe", "records"}, outside: anything, tests: stores},
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
@@ -192,6 +194,8 @@ func TestImportLaw(t *testing.T) {
 		{name: "RefusesAStoreTheCoordinator", folder: "records/postgres", imports: []string{module + "/takeover"}, want: []string{"imports " + module + "/takeover"}},
 		{name: "RefusesAStoreInTheSuite", folder: "records/recordstest", imports: []string{"testing", module + "/records", "pgregory.net/rapid", module + "/records/sqlite", sqlx}, want: []string{"imports " + module + "/records/sqlite", "imports " + sqlx}},
 		{name: "AllowsTheHarnessItsStore", folder: "records/postgres/postgrestest", imports: []string{"testing", sqlx, module + "/records/postgres"}},
+		{name: "AllowsTheSealItsCipher", folder: "records/sealed", imports: []string{module + "/records", xcrypto + "/chacha20poly1305"}},
+		{name: "RefusesTheSealAStore", folder: "records/sealed", imports: []string{module + "/records/postgres", module + "/takeover"}, want: []string{"imports " + module + "/records/postgres", "imports " + module + "/takeover"}},
 		{name: "AllowsProbeRecordsChiAndBackoff", folder: "probe", imports: []string{module + "/records", chi, backoff, "crypto/ed25519"}},
 		{name: "RefusesProbeAnythingElse", folder: "probe", imports: []string{module + "/takeover", "github.com/google/uuid"}, want: []string{"imports " + module + "/takeover", "imports github.com/google/uuid"}},
 		{name: "RefusesTakeoverAStoreOrADriver", folder: "takeover", imports: []string{module + "/probe", module + "/records", module + "/records/sqlite", sqlx, pq}, want: []string{"imports " + module + "/records/sqlite", "imports " + sqlx, "imports " + pq}},

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -19,8 +20,9 @@ var _ records.Store = (*Store)(nil)
 // Over is the store with what it keeps sealed.
 func (s *Sealer) Over(store records.Store) *Store { return &Store{store, s} }
 
-// Reserve seals the request. What stands under the key is opened; of an own
-// claim the request is the caller's, so that a claim is never lost to a key.
+// Reserve seals the request, and opens what stands under the key. Of an own
+// claim that cannot be opened the request is the caller's, who repeats itself:
+// a claim is never lost to a key.
 func (s *Store) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
 	sealed := r
 	var err error
@@ -31,8 +33,13 @@ func (s *Store) Reserve(ctx context.Context, r records.Reservation) (records.Res
 	switch {
 	case err != nil:
 		return got, err
-	case got.Owned:
+	case got.Owned && bytes.Equal(got.Record.Request, sealed.Request):
 		got.Record.Request = r.Request
+		return got, nil
+	case got.Owned:
+		if s.sealer.openRequestIfPossible(&got.Record); got.Record.Request == nil {
+			got.Record.Request = r.Request
+		}
 		return got, nil
 	}
 	if err := s.sealer.open(ctx, &got.Record); err != nil {

@@ -21,8 +21,9 @@ import (
 // notBroughtAbout are the codes that a gateway cannot be made to answer from
 // outside, and why.
 var notBroughtAbout = map[string]string{
-	"execution_failed": "of handlers in Go that panic, behind the middleware",
-	"internal_error":   "of a defect",
+	"execution_failed":  "of handlers in Go that panic, behind the middleware",
+	"internal_error":    "of a defect",
+	"result_unreadable": "of a store whose keys are not here",
 }
 
 // TestNode holds what a running node answers against the documents, and ends
