@@ -71,8 +71,7 @@ type Route struct {
 	Fingerprint FingerprintOptions
 
 	// Reconcile is how to find out whether an interrupted execution took
-	// effect; Reconciler is the same in Go, such as a takeover.ReconcilerFunc,
-	// or postgres.Query, which asks a database. Neither: nobody can tell.
+	// effect; Reconciler is the same in Go. Neither: nobody can tell.
 	Reconcile  Reconcile
 	Reconciler takeover.Reconciler
 	// Settle is how long not_applied is not believed after the predecessor's
@@ -170,7 +169,7 @@ func (r Route) validate(at fieldFaults) {
 	r.Authorize.validate(at.at("authorize"))
 	validateRedact(at.at("redact"), r.Redact)
 	r.Fingerprint.validate(at.at("fingerprint"))
-	r.Reconcile.validate(at.at("reconcile"), r)
+	r.Reconcile.validate(at.at("reconcile"), r.Reconciler != nil)
 	r.Wait.validate(at.at("wait"))
 	r.validatePolicies(at)
 	r.validateBounds(at)
