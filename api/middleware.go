@@ -164,6 +164,9 @@ func (x *exchange) read(w http.ResponseWriter, values []string) (req takeover.Re
 	req.Fingerprint = e.fingerprint.of(r, x.body)
 	req.Wait = x.wait()
 	req.Terms = e.terms
+	if l, ok := e.terms.Reconciler.(*look); ok {
+		req.Terms.Reconciler = l.with(x)
+	}
 	return req, nil
 }
 

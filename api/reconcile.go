@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -18,12 +19,21 @@ type Reconcile struct {
 	URL string
 
 	// Get is a template of the URL of what the operation makes, over
-	// {resource}, {realm}, {key} and {operation_ref}. 2xx: it took effect,
-	// and this is its answer, under CreatedStatus (default 201). 404, 410: it
-	// did not, which counts only after the route's Settle. 5xx: ask again.
-	// Everything else: nobody can tell.
+	// {operation}, {resource}, {realm}, {key}, {operation_ref}, {path:NAME} (a
+	// parameter of the route's path) and {json:POINTER} (a string, number or
+	// boolean of the request's JSON body, RFC 6901). The last two are known
+	// only while a client asks: a sweep leaves such a record unknown, and the
+	// next duplicate decides. A value that is missing or empty: nobody can
+	// tell.
+	//
+	// 2xx: it took effect, and this is its answer, under CreatedStatus (default
+	// 201). 404, 410: it did not, which counts only after the route's Settle.
+	// 5xx: ask again. Everything else: nobody can tell.
 	Get           string
 	CreatedStatus int
+	// ResponseHeaders are set in the answer that Get has found, such as a
+	// Location. Their values are templates as Get is, escaped as in a URL.
+	ResponseHeaders map[string]string
 
 	// Reexecute: the service recognizes the forwarded key, so that sending
 	// the request again is safe.
@@ -54,31 +64,30 @@ func (c Reconcile) withDefaults() Reconcile {
 	return c
 }
 
-func (c Reconcile) validate(at fieldFaults, inGo bool) {
+func (c Reconcile) validate(at fieldFaults, r Route) {
 	n := 0
-	for _, set := range []bool{c.URL != "", c.Get != "", c.Reexecute, inGo} {
+	for _, set := range []bool{c.URL != "", c.Get != "", c.Reexecute, r.Reconciler != nil} {
 		if set {
 			n++
 		}
 	}
 	if n > 1 {
-		at.add("want at most one of url, get, reexecute")
+		at.add("want at most one of url, get, reexecute, or a reconciler in Go")
 	}
 	if c.URL != "" {
 		validateUpstream(at.at("url"), c.URL)
 	}
 	if c.Get != "" {
-		if err := validateTemplate(c.Get, "resource", "realm", "key", "operation_ref"); err != nil {
-			at.at("get").add("%v", err)
-		} else {
-			validateGet(at.at("get"), c.Get)
-		}
+		c.validateTemplates(at, r)
 	}
 	if c.CreatedStatus != 0 && (c.CreatedStatus < 200 || c.CreatedStatus > 299 || c.CreatedStatus == 206) {
 		at.at("created_status").add("want a 2xx other than 206")
 	}
 	if c.CreatedStatus != 0 && c.Get == "" {
 		at.at("created_status").add("goes with get")
+	}
+	if len(c.ResponseHeaders) > 0 && c.Get == "" {
+		at.at("response_headers").add("goes with get")
 	}
 	for name, value := range c.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -87,6 +96,26 @@ func (c Reconcile) validate(at fieldFaults, inGo bool) {
 	}
 	if c.Timeout < 0 {
 		at.at("timeout").add("negative")
+	}
+}
+
+func (c Reconcile) validateTemplates(at fieldFaults, r Route) {
+	if err := validateBlanks(c.Get, r.Path); err != nil {
+		at.at("get").add("%v", err)
+	} else {
+		validateGet(at.at("get"), c.Get)
+	}
+	for name, template := range c.ResponseHeaders {
+		if err := validateBlanks(template, r.Path); err != nil {
+			at.at("response_headers").add("%v", err)
+		}
+		filled := expand(template, func(string) string { return "x" })
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(filled) || neverStored[http.CanonicalHeaderKey(name)] {
+			at.at("response_headers").add("%q is no header that is stored, or its value none", name)
+		}
+	}
+	if blank := c.ignored(r.Fingerprint); blank != "" {
+		at.add("{%s} is left out of the fingerprint, so two duplicates may ask about two things", blank)
 	}
 }
 

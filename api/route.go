@@ -71,7 +71,8 @@ type Route struct {
 	Fingerprint FingerprintOptions
 
 	// Reconcile is how to find out whether an interrupted execution took
-	// effect; Reconciler is the same in Go. Neither: nobody can tell.
+	// effect; Reconciler is the same in Go, such as a takeover.ReconcilerFunc,
+	// or postgres.Query, which asks a database. Neither: nobody can tell.
 	Reconcile  Reconcile
 	Reconciler takeover.Reconciler
 	// Settle is how long not_applied is not believed after the predecessor's
@@ -169,7 +170,7 @@ func (r Route) validate(at fieldFaults) {
 	r.Authorize.validate(at.at("authorize"))
 	validateRedact(at.at("redact"), r.Redact)
 	r.Fingerprint.validate(at.at("fingerprint"))
-	r.Reconcile.validate(at.at("reconcile"), r.Reconciler != nil)
+	r.Reconcile.validate(at.at("reconcile"), r)
 	r.Wait.validate(at.at("wait"))
 	r.validatePolicies(at)
 	r.validateBounds(at)
@@ -324,9 +325,8 @@ func expand(template string, value func(name string) string) string {
 	}
 }
 
-// validateTemplate accepts text with {name}s, one of the given ones if any are
-// given.
-func validateTemplate(template string, names ...string) error {
+// validateTemplate accepts text with {name}s.
+func validateTemplate(template string) error {
 	for rest := template; ; {
 		before, after, found := strings.Cut(rest, "{")
 		if strings.Contains(before, "}") {
@@ -336,11 +336,8 @@ func validateTemplate(template string, names ...string) error {
 			return nil
 		}
 		name, after, closed := strings.Cut(after, "}")
-		switch {
-		case !closed || name == "" || strings.Contains(name, "{"):
+		if !closed || name == "" || strings.Contains(name, "{") {
 			return fmt.Errorf("%q: want {name}", template)
-		case len(names) > 0 && !slices.Contains(names, name):
-			return fmt.Errorf("%q: {%s} is none of %s", template, name, strings.Join(names, ", "))
 		}
 		rest = after
 	}
