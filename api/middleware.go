@@ -52,6 +52,7 @@ type endpoint struct {
 	route       Route
 	traits      traits
 	terms       takeover.Terms
+	reconciler  takeover.Reconciler // as it is; in terms it leaves out what the route does not keep
 	fingerprint fingerprinter
 	principal   principalReader
 	authorize   *authorizer
@@ -74,12 +75,12 @@ func (a *API) newEndpoint(r Route) (*endpoint, error) {
 	}
 	e.terms = takeover.Terms{
 		Retention: r.Retention, UnknownRetention: r.UnknownRetention, WorkTimeout: r.WorkTimeout,
-		Settle: r.Settle, Reconciler: r.Reconciler,
+		Settle: r.Settle,
 	}
-	if e.terms.Reconciler == nil {
-		e.terms.Reconciler = newReconciler(r, a.outside)
+	if e.reconciler = r.Reconciler; e.reconciler == nil {
+		e.reconciler = newReconciler(r, a.outside)
 	}
-	e.terms.Reconciler = r.discreetly(e.terms.Reconciler)
+	e.terms.Reconciler = r.discreetly(e.reconciler)
 	return e, nil
 }
 
@@ -164,8 +165,8 @@ func (x *exchange) read(w http.ResponseWriter, values []string) (req takeover.Re
 	req.Fingerprint = e.fingerprint.of(r, x.body)
 	req.Wait = x.wait()
 	req.Terms = e.terms
-	if l, ok := e.terms.Reconciler.(*look); ok {
-		req.Terms.Reconciler = l.with(x)
+	if l, ok := e.reconciler.(*look); ok {
+		req.Terms.Reconciler = e.route.discreetly(l.with(x))
 	}
 	return req, nil
 }

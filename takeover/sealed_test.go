@@ -58,7 +58,8 @@ func keys(t testing.TB, ids ...string) sealed.Keys {
 	t.Helper()
 	var text strings.Builder
 	for _, id := range ids {
-		text.WriteString(id + ":" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(id, 16) + "0123456789abcdef")) + "\n")
+		secret := strings.Repeat(id, 32)[:31] + "."
+		text.WriteString(id + ":" + base64.StdEncoding.EncodeToString([]byte(secret)) + "\n")
 	}
 	k, err := sealed.ParseKeys(text.String())
 	if err != nil {

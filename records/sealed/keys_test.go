@@ -117,7 +117,7 @@ func TestKeys(t *testing.T) {
 		if !strings.Contains(out.String(), "the-id") {
 			t.Errorf("the id is missing:\n%s", out.String())
 		}
-		for _, form := range []string{string(raw), secret("n"), fmt.Sprint(raw)[1:20], fmt.Sprintf("%x", raw[:8]), fmt.Sprintf("%X", raw[:8])} {
+		for _, form := range []string{string(raw), secret("n"), fmt.Sprintf("%d", raw)[1:20], fmt.Sprintf("%x", raw[:8]), fmt.Sprintf("%X", raw[:8])} {
 			if strings.Contains(out.String(), form) {
 				t.Errorf("%q was printed:\n%s", form, out.String())
 			}
