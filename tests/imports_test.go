@@ -18,6 +18,7 @@ const (
 	backoff = "github.com/cenkalti/backoff/v4"
 	chi     = "github.com/go-chi/chi/v5"
 	sysUnix = "golang.org/x/sys/unix"
+	minio   = "github.com/minio/minio-go/v7"
 	xcrypto = "golang.org/x/crypto"
 )
 
@@ -76,7 +77,8 @@ var law = []rule{
 	{folder: "probe", imports: []string{"records"}, outside: []string{chi, backoff}, tests: stores},
 	{folder: "takeover", imports: []string{"probe", "records"}, outside: anything, tests: stores},
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
-	{folder: "transfer", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
+	{folder: "transfer/move", outside: []string{backoff, minio}},
+	{folder: "transfer", imports: []string{"takeover", "records", "transfer/move"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "cmd/node", imports: anything, outside: append(drivers, "*")},
 	{
 		folder: "tests/fleet", imports: []string{"records", "records/postgres/postgrestest"}, harness: true,
@@ -204,6 +206,7 @@ func TestImportLaw(t *testing.T) {
 		{name: "RefusesAPIToProbe", folder: "api", imports: []string{module + "/takeover", chi, module + "/probe", pq}, want: []string{"imports " + module + "/probe", "imports " + pq}},
 		{name: "HoldsASubfolderToItsParentsRule", folder: "api/profile", imports: []string{module + "/probe"}, want: []string{"imports " + module + "/probe"}},
 		{name: "RefusesTransferTheAPI", folder: "transfer", imports: []string{module + "/api"}, want: []string{"imports " + module + "/api"}},
+		{name: "RefusesMovingBytesTheRecords", folder: "transfer/move", imports: []string{minio + "/pkg/credentials", backoff, module + "/records", chi}, want: []string{"imports " + module + "/records", "imports " + chi}},
 		{name: "AllowsTheBinaryEverything", folder: "cmd/node", imports: []string{module + "/api", module + "/records/postgres", pq, sqlx, "github.com/alecthomas/kong"}},
 		{name: "RefusesTestsInTheBinary", folder: "cmd/node", imports: []string{"testing", "testing/fstest", "go.uber.org/goleak"}, want: []string{"imports testing", "imports testing/fstest", "imports go.uber.org/goleak"}},
 		{name: "AllowsMigrationsOnlyToEmbed", folder: "migrations", imports: []string{"embed", "io/fs", "os"}, want: []string{"imports os"}},

@@ -46,12 +46,12 @@ type copying struct {
 	unframed  bool
 	validator string
 
-	point *Checkpoint // where to go on when the part is lost
-	stored,           // the token of the last checkpoint given to Save
-	token string // what the sink has begun, for Discard
-	begun bool      // something may be left at the sink
-	saved time.Time // when Save was last called
-	dirty bool      // point is younger than that
+	point  *Checkpoint // where to go on when the part is lost
+	saved  time.Time   // when it was last given to Save
+	dirty  bool        // point is younger than that
+	stored string      // the token that was given to Save
+	token  string      // what the sink has begun, for Discard
+	begun  bool        // something may be left at the sink
 
 	buffers chan []byte // those that wait to be filled
 }
@@ -99,7 +99,7 @@ func (c *copying) run(ctx context.Context) error {
 
 // attempt goes on from wherever the copy is, up to the commit.
 func (c *copying) attempt(ctx context.Context) error {
-	src := newGuard(ctx, AtSource, c.job.StallTimeout)
+	_, src := newGuard(ctx, AtSource, c.job.StallTimeout)
 	defer src.stop()
 
 	// A part that resumes says where, and then the source is opened there; a
@@ -175,14 +175,15 @@ func (c *copying) expected() int64 {
 
 // begin makes a part that goes on from p, or from zero.
 func (c *copying) begin(ctx context.Context, p *Checkpoint) error {
-	c.sink = newGuard(ctx, AtSink, c.job.StallTimeout)
+	life, sink := newGuard(ctx, AtSink, c.job.StallTimeout)
+	c.sink = sink
 	c.sink.enter()
 	defer c.sink.leave()
-	part, err := c.job.Sink.Begin(c.sink.ctx, Start{
+	part, err := c.job.Sink.Begin(life, Start{
 		Identity: c.job.Identity, Length: c.expected(), Resume: p, Moved: c.sink.moved,
 	})
 	if err != nil {
-		err = transient(AtSink, ErrUnavailable, because(c.sink.ctx, err))
+		err = transient(AtSink, ErrUnavailable, because(life, err))
 		c.sink.stop()
 		return err
 	}
@@ -232,6 +233,12 @@ func (c *copying) finish(ctx context.Context) error {
 	sum := [sha256.Size]byte(c.hash.Sum(nil))
 	if want := c.job.SHA256; want != nil && [sha256.Size]byte(want) != sum {
 		return fatal(AtSource, ErrDigest, fmt.Errorf("SHA-256 is %x, %x declared", sum, want))
+	}
+	c.sink.enter()
+	err := c.part.Seal()
+	c.sink.leave()
+	if err != nil {
+		return c.lose(err)
 	}
 	if c.job.BeforeCommit != nil {
 		if err := c.job.BeforeCommit(ctx); err != nil {

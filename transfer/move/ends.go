@@ -92,6 +92,10 @@ type Part interface {
 	// and the token by which it finds them. The zero Mark: nothing can be
 	// resumed.
 	Checkpoint() (Mark, error)
+	// Seal says that there will be no more bytes. What takes long is done here
+	// (a sync, the last piece), so that little is left between the last look
+	// at the fence and the commit.
+	Seal() error
 	// Commit puts the bytes under their final name, all at once.
 	// [ErrSuperseded]: a newer epoch has taken this part away.
 	Commit(ctx context.Context) error

@@ -119,9 +119,13 @@ func fault(at End, kind error, passes bool, err error) error {
 }
 
 // because replaces an error that only says that ctx has ended by why it has.
+// What is wrong for good stays so, whatever ended besides.
 func because(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
 	}
-	return err
+	if f, ok := errors.AsType[*Fault](err); ok && !f.Transient {
+		return err
+	}
+	return context.Cause(ctx)
 }

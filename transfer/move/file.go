@@ -2,6 +2,7 @@ package move
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,4 +69,12 @@ func bareError(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// shut closes what has nothing more to say: what was written is synced by then,
+// or to be forgotten.
+func shut(cs ...io.Closer) {
+	for _, c := range cs {
+		c.Close()
+	}
 }

@@ -50,8 +50,8 @@ func (s FileSink) Discard(_ context.Context, id Identity, _ string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	defer dir.Close()
+	defer shut(root)
+	defer shut(dir)
 	found, err := parts(dir, family(id.Flow))
 	if err != nil {
 		return err
@@ -85,12 +85,11 @@ func (s FileSink) open() (root, dir *os.Root, err error) {
 		dir, err = root.OpenRoot(folder)
 	}
 	if err != nil {
-		root.Close()
+		shut(root)
 		return nil, nil, fileFault(AtSink, err)
 	}
 	if info, err := dir.Lstat(filepath.Base(s.Path)); err == nil && info.IsDir() {
-		root.Close()
-		dir.Close()
+		shut(root, dir)
 		return nil, nil, fatal(AtSink, ErrNotRegular, nil)
 	}
 	return root, dir, nil
@@ -193,7 +192,7 @@ func (p *filePart) copyFrom(ctx context.Context, n partName, start Start) (bool,
 	if err != nil {
 		return false, fileFault(AtSink, err)
 	}
-	defer f.Close()
+	defer shut(f)
 	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
 		return false, fileFault(AtSink, err)
 	}
@@ -257,6 +256,12 @@ func (p *filePart) Checkpoint() (Mark, error) {
 	return Mark{Offset: p.offset}, nil
 }
 
+// Seal implements [Part].
+func (p *filePart) Seal() error {
+	_, err := p.Checkpoint()
+	return err
+}
+
 // Commit implements [Part].
 func (p *filePart) Commit(context.Context) error {
 	if err := p.commit(); err != nil {
@@ -267,9 +272,6 @@ func (p *filePart) Commit(context.Context) error {
 }
 
 func (p *filePart) commit() error {
-	if _, err := p.Checkpoint(); err != nil {
-		return err
-	}
 	found, err := parts(p.dir, p.name.family)
 	if err != nil {
 		return err
@@ -296,7 +298,7 @@ func (p *filePart) syncFolders() error {
 			return fileFault(AtSink, err)
 		}
 		err = d.Sync()
-		d.Close()
+		shut(d)
 		if err != nil {
 			return fileFault(AtSink, err)
 		}
@@ -308,6 +310,7 @@ func (p *filePart) syncFolders() error {
 
 // Abort implements [Part].
 func (p *filePart) Abort(context.Context) error {
+	shut(p.file)
 	defer p.close()
 	return remove(p.dir, p.name.String())
 }
@@ -320,10 +323,9 @@ func (p *filePart) Keep() error {
 
 func (p *filePart) close() {
 	if p.file != nil {
-		p.file.Close()
+		shut(p.file)
 	}
-	p.dir.Close()
-	p.root.Close()
+	shut(p.dir, p.root)
 }
 
 // remove unlinks a file that may be gone already.

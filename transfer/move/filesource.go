@@ -24,7 +24,7 @@ func (s FileSource) Open(_ context.Context, from int64, validator string) (*Body
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer shut(root)
 	// Not to block in opening a named pipe that has no writer.
 	f, err := root.OpenFile(s.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s FileSource) Open(_ context.Context, from int64, validator string) (*Body
 	}
 	b, err := fileBody(f, from, validator)
 	if err != nil {
-		f.Close()
+		shut(f)
 		return nil, err
 	}
 	return b, nil

@@ -59,7 +59,7 @@ func parts(dir *os.Root, family string) ([]partName, error) {
 	if err != nil {
 		return nil, fileFault(AtSink, err)
 	}
-	defer d.Close()
+	defer shut(d)
 	var found []partName
 	for {
 		// In portions: a folder of data may hold a million files.

@@ -22,11 +22,11 @@ type guard struct {
 	busy atomic.Bool
 }
 
-func newGuard(parent context.Context, at End, limit time.Duration) *guard {
-	g := &guard{at: at, limit: limit, born: time.Now()}
-	g.ctx, g.cancel = context.WithCancelCause(parent)
+func newGuard(parent context.Context, at End, limit time.Duration) (context.Context, *guard) {
+	ctx, cancel := context.WithCancelCause(parent)
+	g := &guard{ctx: ctx, cancel: cancel, at: at, limit: limit, born: time.Now()}
 	g.timer = time.AfterFunc(limit, g.check)
-	return g
+	return ctx, g
 }
 
 // enter says that the end has something to do now, leave that it has done it.
