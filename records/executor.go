@@ -68,6 +68,11 @@ type Executor struct {
 	FencedAt     time.Time
 	FencedBy     ExecutorID // zero: an operator
 	FencedReason string
+
+	// Erasures is how often something was erased in the store so far: what was
+	// read before it grew may say what is to be forgotten. Only a heartbeat
+	// returns it.
+	Erasures int64
 }
 
 // Stale reports whether its lease had run out when the row was read.

@@ -16,9 +16,10 @@ const (
 	Released State = "released"
 )
 
-// recordMoves are the legal moves. A move to InProgress raises the epoch; from
-// Finalized it needs the retention and its grace to have passed, from Unknown
-// that or a claim, for a reconciler or an operator who then says how it ended.
+// recordMoves are the legal moves of executors. A move to InProgress raises the
+// epoch; from Finalized it needs the retention and its grace to have passed,
+// from Unknown that or a claim, for a reconciler. What an operator may do
+// besides is at [Interventions].
 var recordMoves = map[State][]State{
 	InProgress: {InProgress, Finalized, Unknown, Released},
 	Finalized:  {InProgress},

@@ -29,13 +29,15 @@ const DefaultGrace = 10 * time.Minute
 type Store interface {
 	Executors
 	Records
+	Audit
+	Interventions
 
 	// Fleet reads the cluster row.
 	Fleet(ctx context.Context) (Fleet, error)
 	// Rekey gives the store another cluster id, if it now has from; else
 	// ErrWrongCluster. For a restored copy, which must not join the original's
-	// fleet.
-	Rekey(ctx context.Context, from, to string) error
+	// fleet. It leaves an event that names the operator, in its transaction.
+	Rekey(ctx context.Context, from, to, operator string) error
 	// Close waits for what is queued and lets go of the database.
 	Close() error
 }
@@ -49,7 +51,7 @@ type Executors interface {
 	// same transaction. Repeated with the same id it returns the row.
 	Register(ctx context.Context, r Registration) (Executor, error)
 	// Heartbeat adds a beat to an active or draining executor and returns its
-	// row. ErrNotActive: it is fenced, gone or unknown.
+	// row, with Erasures. ErrNotActive: it is fenced, gone or unknown.
 	Heartbeat(ctx context.Context, id ExecutorID) (Executor, error)
 	// Drain moves active to draining; repeated it does nothing. ErrNotActive:
 	// it is fenced or gone.
@@ -71,7 +73,8 @@ type Executors interface {
 	Fence(ctx context.Context, s Suspicion) (Executor, error)
 	// FenceByOperator fences at a person's word: with force whatever the
 	// policy, else only when the lease has expired (ErrLeaseHeld). Neither
-	// observer nor brake is asked. Errors otherwise as Fence.
+	// observer nor brake is asked. A fence leaves an event, in its transaction.
+	// Errors otherwise as Fence.
 	FenceByOperator(ctx context.Context, id ExecutorID, operator string, force bool) (Executor, error)
 	// PurgeExecutors deletes executors that are terminal, have not beaten for
 	// longer than age, and hold no record in progress. It returns how many.

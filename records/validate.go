@@ -63,7 +63,7 @@ func ValidateCluster(s string) error {
 
 // ValidateReason accepts what a text column takes, up to 1,024 bytes.
 func ValidateReason(s string) error {
-	if len(s) > 1024 || !cleanText(s) {
+	if len(s) > MaxReasonBytes || !cleanText(s) {
 		return &InvalidError{Field: "reason", Reason: "want at most 1,024 bytes of UTF-8 without NUL"}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type fleetCmd struct {
 type fleetRekeyCmd struct {
 	From     string       `arg:"" help:"The cluster that the store belongs to now."`
 	To       string       `arg:"" help:"The cluster that it is to belong to."`
+	Operator string       `help:"Who says so, for the audit. Default: $$USER." placeholder:"NAME"`
 	Settings kong.Plugins `embed:"" group:"Settings"`
 }
 
@@ -47,7 +49,7 @@ func (c *fleetRekeyCmd) Run(ctx context.Context, e *env) error {
 				return refusedError{fmt.Errorf("executor %s in slot %s sent a heartbeat %s ago: stop it first", x.ID, x.Slot, age(x.HeartbeatAge))}
 			}
 		}
-		err = s.Rekey(ctx, c.From, c.To)
+		err = s.Rekey(ctx, c.From, c.To, cmp.Or(c.Operator, e.environ["USER"], "unnamed operator"))
 		if errors.Is(err, records.ErrInvalid) {
 			return usageError{err}
 		}

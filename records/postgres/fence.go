@@ -62,15 +62,31 @@ func (s *Store) Fence(ctx context.Context, c records.Suspicion) (records.Executo
 	})
 }
 
+// errOperator: such a name cannot be kept.
+var errOperator = &records.InvalidError{Field: "operator", Reason: "want at most 1,024 bytes of UTF-8 without NUL"}
+
+func fenceReason(force bool) string {
+	if force {
+		return "the process is dead, by the operator's word"
+	}
+	return "its lease had run out"
+}
+
 // FenceByOperator fences at a person's word.
 func (s *Store) FenceByOperator(ctx context.Context, id records.ExecutorID, operator string, force bool) (records.Executor, error) {
 	if err := records.ValidateReason(operator); err != nil {
-		return records.Executor{}, &records.InvalidError{Field: "operator", Reason: "want at most 1,024 bytes of UTF-8 without NUL"}
+		return records.Executor{}, errOperator
 	}
 	return s.fencing(ctx, "fence by operator", id, func(ctx context.Context, t transaction) (bool, error) {
-		n, err := t.executes(ctx, fenceByOperator, id.String(), operator, force)
-		if err != nil || n > 0 {
+		var was []string
+		if err := t.selects(ctx, &was, fenceByOperator, id.String(), operator, force); err != nil {
 			return true, err
+		}
+		if len(was) > 0 {
+			return true, t.note(ctx, records.Event{
+				Kind: records.EventFenced, Executor: id, Actor: operator, Reason: fenceReason(force),
+				Before: was[0], After: string(records.Fenced),
+			})
 		}
 		e, err := t.executor(ctx, records.ErrNotFound, selectExecutor, id.String())
 		if err != nil || e.State.Terminal() {

@@ -16,13 +16,16 @@ import (
 	"github.com/probate-dev/probate/records"
 )
 
-// Schema numbers. A store may be one migration ahead of its binaries or one
-// behind them, which is what a rolling upgrade, and a rollback of one, need.
+// Schema numbers. A store may be migrations ahead of its binaries, as far as it
+// admits them: migrations go first, then the binaries, one by one, and those can
+// be rolled back while the schema stays.
 const (
 	// Schema is the last migration this binary knows.
-	Schema = 1
-	// OldestSchema is the oldest store schema this binary works with.
-	OldestSchema = 1
+	Schema = 2
+	// OldestSchema is the oldest store schema this binary works with. Schema 1
+	// has no audit, without which an operator could change something unseen: it
+	// is migrated first, and the binaries that it had go on working.
+	OldestSchema = 2
 )
 
 // migrateLock is the session lock on which all migrating nodes queue, before

@@ -106,6 +106,7 @@ type executorRow struct {
 	FencedAt     sql.NullTime   `db:"e_fenced_at"`
 	FencedBy     uuid           `db:"e_fenced_by"`
 	FencedReason sql.NullString `db:"e_fenced_reason"`
+	Erasures     int64          `db:"e_erasures"` // of a heartbeat alone
 }
 
 // targets are where executorColumns go, in their order.
@@ -126,6 +127,7 @@ func (r executorRow) executor() records.Executor {
 		LeaseTTL: microseconds(r.LeaseTTL), LeaseSince: utc(r.LeaseSince),
 		AttestedAt: utc(r.AttestedAt), AttestedAge: microseconds(r.AttestedAge),
 		FencedAt: utc(r.FencedAt), FencedBy: records.ExecutorID(r.FencedBy), FencedReason: r.FencedReason.String,
+		Erasures: r.Erasures,
 	}
 }
 

@@ -15,11 +15,18 @@ UPDATE probate.fleet
    SET cluster = $1
  WHERE cluster = ''`
 
-// rekeyFleet renames the cluster, if it has the name that the caller believes.
+// rekeyFleet renames the cluster, if it has the name that the caller believes,
+// and says so in an event.
 const rekeyFleet = `
+WITH f AS (
 UPDATE probate.fleet
-   SET cluster = $2
- WHERE cluster = $1`
+   SET cluster = $2, events = events + 1
+ WHERE cluster = $1
+RETURNING events
+)
+INSERT INTO probate.events (n, at, kind, epoch, actor, reason, was, became)
+SELECT f.events, clock_timestamp(), 'rekeyed', 0, $3, '', $1, $2
+  FROM f`
 
 // lockFleet is where fences and registrations queue. It is a statement of its
 // own, so that the next one sees what the one before in the queue committed.
@@ -93,7 +100,7 @@ RETURNING` + executorColumns
 // a fence the first to lock the row wins, and the other finds nothing. A gap
 // of more than half a lease starts the run of beats anew, and so does a clock
 // that stepped back behind its start: otherwise nobody would be a fit observer
-// until the clock had caught up.
+// until the clock had caught up. It also reads how often something was erased.
 const heartbeat = `
 UPDATE probate.executors e
    SET beat = e.beat + 1,
@@ -102,7 +109,8 @@ UPDATE probate.executors e
        heartbeat_at = c.now
   FROM (SELECT clock_timestamp() AS now) c
  WHERE e.id = $1::uuid AND e.state IN ('active', 'draining')
-RETURNING` + executorColumns
+RETURNING` + executorColumns + `,
+       (SELECT f.erasures FROM probate.fleet f) AS e_erasures`
 
 // drain is legal from active, and again from draining. Like a fence it waits
 // for claims on their way.
@@ -184,12 +192,15 @@ UPDATE probate.executors d
  WHERE d.id = $1::uuid AND d.state IN ('active', 'draining') AND d.beat = $2::bigint
    AND (d.policy = 'probe' OR d.heartbeat_at < clock_timestamp() - d.lease_ttl)`
 
-// fenceByOperator fences at a person's word. Behind lockFleet, like all.
+// fenceByOperator fences at a person's word, and returns what the executor was.
+// Behind lockFleet, like all, and behind lockExecutor, so what it was stands.
 const fenceByOperator = `
 UPDATE probate.executors d
    SET state = 'fenced', fenced_at = clock_timestamp(), fenced_by = NULL, fenced_reason = 'operator ' || $2
- WHERE d.id = $1::uuid AND d.state IN ('active', 'draining')
-   AND ($3::boolean OR d.heartbeat_at < clock_timestamp() - d.lease_ttl)`
+  FROM (SELECT e.id, e.state FROM probate.executors e WHERE e.id = $1::uuid) was
+ WHERE d.id = was.id AND d.state IN ('active', 'draining')
+   AND ($3::boolean OR d.heartbeat_at < clock_timestamp() - d.lease_ttl)
+RETURNING was.state`
 
 // Executors that are terminal, silent for longer than an age and hold nothing
 // are deleted in one transaction of two statements. The first locks them,

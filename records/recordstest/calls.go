@@ -74,7 +74,7 @@ func (f *fixture) everyCall(s records.Store) map[string]func(context.Context) er
 	f.Helper()
 	a, leaving := f.active(records.Registration{}), f.draining(records.Registration{})
 	suspect := f.active(records.Registration{})
-	r, lost := f.claim(a.ID), f.unknown(a.ID)
+	r, lost, stuck := f.claim(a.ID), f.unknown(a.ID), f.unknown(a.ID)
 	return map[string]func(context.Context) error{
 		"Register":        func(ctx context.Context) error { return errOf(s.Register(ctx, registration(records.Registration{}))) },
 		"Heartbeat":       func(ctx context.Context) error { return errOf(s.Heartbeat(ctx, a.ID)) },
@@ -98,7 +98,17 @@ func (f *fixture) everyCall(s records.Store) map[string]func(context.Context) er
 		"List":            func(ctx context.Context) error { return errOf(s.List(ctx, records.Filter{Limit: 10})) },
 		"Purge":           func(ctx context.Context) error { return errOf(s.Purge(ctx, 10)) },
 		"Fleet":           func(ctx context.Context) error { return errOf(s.Fleet(ctx)) },
-		"Rekey":           func(ctx context.Context) error { return s.Rekey(ctx, "nobody", "nobody else") },
+		"Rekey":           func(ctx context.Context) error { return s.Rekey(ctx, "nobody", "nobody else", "operator") },
+		"Note":            func(ctx context.Context) error { return s.Note(ctx, []records.Occurrence{{Kind: records.EventProbed}}) },
+		"Events":          func(ctx context.Context) error { return errOf(s.Events(ctx, records.EventFilter{Limit: 10})) },
+		"PurgeEvents":     func(ctx context.Context) error { return errOf(s.PurgeEvents(ctx, long, 10)) },
+		"ReleaseByOperator": func(ctx context.Context) error {
+			return errOf(s.ReleaseByOperator(ctx, intervention(lost)))
+		},
+		"ResolveByOperator": func(ctx context.Context) error {
+			return errOf(s.ResolveByOperator(ctx, intervention(stuck), outcome("found out", long)))
+		},
+		"Erase": func(ctx context.Context) error { return errOf(s.Erase(ctx, erasure())) },
 	}
 }
 

@@ -36,6 +36,13 @@ const (
 	Purge           Call = "Purge"
 	ReadFleet       Call = "Fleet"
 	Rekey           Call = "Rekey"
+	Note            Call = "Note"
+	Events          Call = "Events"
+	PurgeEvents     Call = "PurgeEvents"
+
+	ReleaseByOperator Call = "ReleaseByOperator"
+	ResolveByOperator Call = "ResolveByOperator"
+	Erase             Call = "Erase"
 )
 
 // Fault is what goes wrong with a call.
@@ -257,6 +264,36 @@ func (s *Faulty) Fleet(ctx context.Context) (records.Fleet, error) {
 }
 
 // Rekey may fail as told.
-func (s *Faulty) Rekey(ctx context.Context, from, to string) error {
-	return throughErr(ctx, s, Rekey, func() error { return s.Store.Rekey(ctx, from, to) })
+func (s *Faulty) Rekey(ctx context.Context, from, to, operator string) error {
+	return throughErr(ctx, s, Rekey, func() error { return s.Store.Rekey(ctx, from, to, operator) })
+}
+
+// Note may fail as told.
+func (s *Faulty) Note(ctx context.Context, o []records.Occurrence) error {
+	return throughErr(ctx, s, Note, func() error { return s.Store.Note(ctx, o) })
+}
+
+// Events may fail as told.
+func (s *Faulty) Events(ctx context.Context, f records.EventFilter) (records.EventPage, error) {
+	return through(ctx, s, Events, func() (records.EventPage, error) { return s.Store.Events(ctx, f) })
+}
+
+// PurgeEvents may fail as told.
+func (s *Faulty) PurgeEvents(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return through(ctx, s, PurgeEvents, func() (int, error) { return s.Store.PurgeEvents(ctx, age, limit) })
+}
+
+// ReleaseByOperator may fail as told.
+func (s *Faulty) ReleaseByOperator(ctx context.Context, i records.Intervention) (records.Record, error) {
+	return through(ctx, s, ReleaseByOperator, func() (records.Record, error) { return s.Store.ReleaseByOperator(ctx, i) })
+}
+
+// ResolveByOperator may fail as told.
+func (s *Faulty) ResolveByOperator(ctx context.Context, i records.Intervention, o records.Outcome) (records.Record, error) {
+	return through(ctx, s, ResolveByOperator, func() (records.Record, error) { return s.Store.ResolveByOperator(ctx, i, o) })
+}
+
+// Erase may fail as told.
+func (s *Faulty) Erase(ctx context.Context, e records.Erasure) (records.Erased, error) {
+	return through(ctx, s, Erase, func() (records.Erased, error) { return s.Store.Erase(ctx, e) })
 }

@@ -251,7 +251,7 @@ var fleetRules = group{name: "Fleet", alone: true, rules: []rule{
 	{"RekeyMovesItFromOneNameToAnother", func(f *fixture) {
 		before, err := f.store.Fleet(f.Context())
 		f.check(err)
-		f.check(f.store.Rekey(f.Context(), before.Cluster, "copy"))
+		f.check(f.store.Rekey(f.Context(), before.Cluster, "copy", "operator"))
 		after, err := f.store.Fleet(f.Context())
 		f.check(err)
 		before.Cluster = "copy"
@@ -260,7 +260,7 @@ var fleetRules = group{name: "Fleet", alone: true, rules: []rule{
 	{"RekeyRefusesAnotherName", func(f *fixture) {
 		before, err := f.store.Fleet(f.Context())
 		f.check(err)
-		f.refused(f.store.Rekey(f.Context(), "not "+before.Cluster, "copy"), records.ErrWrongCluster)
+		f.refused(f.store.Rekey(f.Context(), "not "+before.Cluster, "copy", "operator"), records.ErrWrongCluster)
 		after, err := f.store.Fleet(f.Context())
 		f.check(err)
 		f.equal("fleet", after, before)
@@ -269,7 +269,7 @@ var fleetRules = group{name: "Fleet", alone: true, rules: []rule{
 		before, err := f.store.Fleet(f.Context())
 		f.check(err)
 		for _, name := range []string{"", "\x00", "\xff", strings.Repeat("c", 256)} {
-			f.refused(f.store.Rekey(f.Context(), before.Cluster, name), records.ErrInvalid)
+			f.refused(f.store.Rekey(f.Context(), before.Cluster, name, "operator"), records.ErrInvalid)
 		}
 		after, err := f.store.Fleet(f.Context())
 		f.check(err)
@@ -281,7 +281,7 @@ var fleetRules = group{name: "Fleet", alone: true, rules: []rule{
 		nodes := f.nodes(2)
 		landed := 0
 		for _, err := range atOnce(8, func(i int) error {
-			return nodes[i%2].Rekey(f.Context(), before.Cluster, "copy "+string(rune('a'+i)))
+			return nodes[i%2].Rekey(f.Context(), before.Cluster, "copy "+string(rune('a'+i)), "operator")
 		}) {
 			switch {
 			case err == nil:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -156,6 +157,10 @@ func (s *memory) FenceByOperator(ctx context.Context, id records.ExecutorID, ope
 		case !force && !expired(now, e):
 			return records.Executor{}, records.ErrLeaseHeld
 		default:
+			m.note(records.Event{
+				At: now, Kind: records.EventFenced, Executor: id, Actor: operator, Reason: "by hand",
+				Before: string(e.State), After: string(records.Fenced),
+			})
 			m.markFenced(now, e, records.ExecutorID{}, "operator "+operator)
 		}
 		return shown(now, *e), nil
@@ -289,17 +294,56 @@ func (s *memory) Fleet(ctx context.Context) (records.Fleet, error) {
 	})
 }
 
-func (s *memory) Rekey(ctx context.Context, from, to string) error {
-	if err := records.ValidateCluster(to); err != nil {
+func (s *memory) Rekey(ctx context.Context, from, to, operator string) error {
+	if err := errors.Join(records.ValidateCluster(to), records.ValidateReason(operator)); err != nil {
 		return err
 	}
-	return s.tell(ctx, func(*model, time.Time) error {
+	return s.tell(ctx, func(m *model, now time.Time) error {
 		if s.db.cluster != from {
 			return records.ErrWrongCluster
 		}
 		s.db.cluster = to
+		m.note(records.Event{At: now, Kind: records.EventRekeyed, Actor: operator, Before: from, After: to})
 		return nil
 	})
+}
+
+func (s *memory) Note(ctx context.Context, all []records.Occurrence) error {
+	if err := records.ValidateOccurrences(all); err != nil {
+		return err
+	}
+	return s.tell(ctx, func(m *model, now time.Time) error {
+		for _, o := range all {
+			m.note(records.Event{
+				At: now.Add(-o.Ago), Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
+				Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
+			})
+		}
+		return nil
+	})
+}
+
+func (s *memory) Events(ctx context.Context, f records.EventFilter) (records.EventPage, error) {
+	if err := f.Validate(); err != nil {
+		return records.EventPage{}, err
+	}
+	return asked(ctx, s, func(m *model, _ time.Time) (records.EventPage, error) { return m.events(f) })
+}
+
+func (s *memory) PurgeEvents(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return asked(ctx, s, func(m *model, now time.Time) (int, error) { return m.purgeEvents(now, age, limit), nil })
+}
+
+func (s *memory) ReleaseByOperator(ctx context.Context, i records.Intervention) (records.Record, error) {
+	return asked(ctx, s, func(m *model, now time.Time) (records.Record, error) { return m.intervene(now, i, nil) })
+}
+
+func (s *memory) ResolveByOperator(ctx context.Context, i records.Intervention, o records.Outcome) (records.Record, error) {
+	return asked(ctx, s, func(m *model, now time.Time) (records.Record, error) { return m.intervene(now, i, &o) })
+}
+
+func (s *memory) Erase(ctx context.Context, e records.Erasure) (records.Erased, error) {
+	return asked(ctx, s, func(m *model, now time.Time) (records.Erased, error) { return m.erase(now, e) })
 }
 
 func (s *memory) Close() error {

@@ -13,6 +13,15 @@ import (
 type model struct {
 	executors map[records.ExecutorID]*records.Executor
 	records   map[records.ID]*records.Record
+	audit     []noted
+	written   int   // events so far, purged ones included
+	erasures  int64 // times that something was erased
+}
+
+// noted is an event and its number.
+type noted struct {
+	n     int
+	event records.Event
 }
 
 func newModel() *model {
@@ -74,7 +83,9 @@ func (m *model) heartbeat(now time.Time, id records.ExecutorID) (records.Executo
 	}
 	e.Beat++
 	e.HeartbeatAt = now
-	return *e, nil
+	beaten := *e
+	beaten.Erasures = m.erasures
+	return beaten, nil
 }
 
 // leave moves an executor on its way out, as its legal moves allow.

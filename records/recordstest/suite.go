@@ -27,8 +27,9 @@
 //
 // suite.go (how rules run), fixture.go (what they work with), then one file a
 // subject: register.go, heartbeat.go, fence.go, brake.go, reserve.go,
-// takeover.go, finalize.go, purge.go, list.go, input.go, calls.go; race.go,
-// invariants.go and cases.go; model.go and walk.go; fault.go, lostreply.go;
+// takeover.go, finalize.go, purge.go, list.go, events.go, operator.go, erase.go,
+// input.go, calls.go; race.go, operatorraces.go, invariants.go and cases.go;
+// model.go, modelaudit.go and walk.go; fault.go, lostreply.go;
 // bench.go.
 package recordstest
 
@@ -71,6 +72,7 @@ func groups() []group {
 		reserveRules, claimableRules, takeOverRules, refusedTakeOverRules, claimUnknownRules,
 		finalizeRules, endRules, purgeRules, executorPurgeRules,
 		executorListRules, recordListRules, fleetRules,
+		eventRules, releaseRules, resolveRules, eraseRules, interventionRaceRules,
 		inputRules, refusedInputRules, callRules, lostReplyRules,
 		raceRules, ownRaceRules, caseRules, invariantRules, modelRules,
 	}

@@ -48,9 +48,26 @@ func (s *Store) FenceByOperator(ctx context.Context, id records.ExecutorID, oper
 	}
 	return decide(ctx, s, "fence by operator", 0, func(t *tx) (records.Executor, error) {
 		now := t.now()
+		before, err := t.executor(id, now)
+		if err != nil {
+			return records.Executor{}, err
+		}
 		landed := t.exec(fenceByOperator, now, id[:], force, operator)
+		if landed == 1 {
+			t.note(records.Event{
+				At: instant(now), Kind: records.EventFenced, Executor: id, Actor: operator, Reason: fenceReason(force),
+				Before: string(before.State), After: string(records.Fenced),
+			})
+		}
 		return t.fenced(landed, id, now, func() error { return records.ErrLeaseHeld })
 	})
+}
+
+func fenceReason(force bool) string {
+	if force {
+		return "the process is dead, by the operator's word"
+	}
+	return "its lease had run out"
 }
 
 // fenced returns the suspect's row if it is terminal, by this call or before

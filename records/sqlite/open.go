@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -102,12 +103,15 @@ func (s *Store) openReaders(ctx context.Context) error {
 	s.readers = sqlx.NewDb(db, "sqlite3")
 	s.readers.SetMaxOpenConns(readerConns)
 	s.readers.SetMaxIdleConns(readerConns)
-	s.reads, err = prepare(ctx, s.readers, s.config, readTexts)
+	s.reads, err = prepare(ctx, s.readers, s.config, slices.Concat(readTexts, flowReads))
 	return err
 }
 
 // readTexts are the statements that readers run.
-var readTexts = []string{selectFleet, load, inProgress, orphans, listBound, list, selectExecutor, listExecutors}
+var readTexts = []string{
+	selectFleet, load, inProgress, orphans, listBound, list, selectExecutor, listExecutors,
+	eventsBound, eventsBoundOfRecord, eventsBoundOfExecutor, readEvents, eventsOfRecord, eventsOfExecutor, examineRealm,
+}
 
 // shut closes what is open, whatever is.
 func (s *Store) shut() error {

@@ -96,6 +96,7 @@ type executorRow struct {
 	FencedAt     sql.NullInt64  `db:"fenced_at"`
 	FencedBy     []byte         `db:"fenced_by"`
 	FencedReason sql.NullString `db:"fenced_reason"`
+	Erasures     int64          `db:"erasures"` // of a heartbeat alone
 }
 
 // executor converts the row; now is the clock it was read at.
@@ -117,6 +118,7 @@ func (w *executorRow) executor(now int64) (records.Executor, error) {
 		AttestedAt:   instantOrZero(w.AttestedAt),
 		FencedAt:     instantOrZero(w.FencedAt),
 		FencedReason: w.FencedReason.String,
+		Erasures:     w.Erasures,
 	}
 	if w.AttestedAt.Valid {
 		e.AttestedAge = age(now, w.AttestedAt.Int64)

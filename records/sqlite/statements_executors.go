@@ -5,7 +5,7 @@ const selectFleet = `
 SELECT cluster, schema, min_binary
   FROM fleet`
 
-// rekeyFleet gives the store another cluster id, if it now has ?2.
+// rekeyFleet gives the store another cluster id, ?1, if it now has ?2.
 const rekeyFleet = `
 UPDATE fleet
    SET cluster = ?1
@@ -54,7 +54,8 @@ SELECT ` + executorColumns + `
 
 // heartbeat adds a beat. A pause longer than half a lease ends the unbroken
 // run, and so does a clock that stepped back behind its start: otherwise
-// nobody would be a fit observer until the clock had caught up. ?2 id.
+// nobody would be a fit observer until the clock had caught up. It also reads how
+// often something was erased. ?2 id.
 const heartbeat = `
 UPDATE executors
    SET beat = beat + 1,
@@ -62,7 +63,7 @@ UPDATE executors
        heartbeat_at = ?1
  WHERE id = ?2
    AND state IN ('active', 'draining')
-RETURNING ` + executorColumns
+RETURNING ` + executorColumns + `, (SELECT f.erasures FROM fleet f) AS erasures`
 
 // drain stops an executor from claiming. ?1 id.
 const drain = `

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -108,14 +109,15 @@ func (s *Store) Fleet(ctx context.Context) (records.Fleet, error) {
 }
 
 // Rekey implements [records.Store].
-func (s *Store) Rekey(ctx context.Context, from, to string) error {
-	if err := records.ValidateCluster(to); err != nil {
+func (s *Store) Rekey(ctx context.Context, from, to, operator string) error {
+	if err := errors.Join(records.ValidateCluster(to), records.ValidateReason(operator)); err != nil {
 		return fmt.Errorf("rekey fleet: %w", err)
 	}
 	return s.write(ctx, "rekey fleet", func(t *tx) error {
 		if t.exec(rekeyFleet, to, from) == 0 {
 			return records.ErrWrongCluster
 		}
+		t.note(records.Event{At: instant(t.now()), Kind: records.EventRekeyed, Actor: operator, Before: from, After: to})
 		return nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -185,6 +186,8 @@ var writeTexts = []string{
 	rekeyFleet, foreignExecutor, fenceReplaced, insertExecutor, selectHolder, heartbeat, drain, retire, attest, selectExecutor,
 	fence, explainFence, fenceByOperator, purgeExecutors,
 	reserve, load, takeOver, claimUnknown, finalize, release, markUnknown, landed, purge,
+	numberEvents, noteEvent, purgeEvents,
+	releaseByOperator, resolveByOperator, eraseRecord, isInProgress, countErasure,
 	savepoint, rollbackTo, releaseSavepoint,
 }
 
@@ -198,7 +201,7 @@ func openWriter(ctx context.Context, c Config) (*writer, error) {
 	if w.conn, err = w.db.Connx(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	if w.stmts, err = prepare(ctx, w.conn, c, writeTexts); err != nil {
+	if w.stmts, err = prepare(ctx, w.conn, c, slices.Concat(writeTexts, flowWrites)); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
