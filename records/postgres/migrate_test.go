@@ -33,15 +33,50 @@ func TestMigrate(t *testing.T) {
 		if !strings.Contains(first, "probate.records") {
 			t.Fatalf("schema after up:\n%s", first)
 		}
-		if err := postgres.Down(t.Context(), dsn); err != nil {
-			t.Fatal(err)
+		for steps := range postgres.Schema {
+			for n := range steps + 1 {
+				if err := postgres.Down(t.Context(), dsn); err != nil {
+					t.Fatal(err)
+				}
+				if left := postgres.Schema - n - 1; left > 0 {
+					wantStatus(t, dsn, left, "schema_migrations")
+				}
+			}
+			if steps == postgres.Schema-1 {
+				if down := schemaOf(t, dsn); down != before {
+					t.Errorf("schema after down:\n%s\nwant:\n%s", down, before)
+				}
+			}
+			up(t, dsn)
+			if again := schemaOf(t, dsn); again != first {
+				t.Errorf("schema after %d down and up:\n%s\nwant:\n%s", steps+1, again, first)
+			}
 		}
-		if down := schemaOf(t, dsn); down != before {
-			t.Errorf("schema after down:\n%s\nwant:\n%s", down, before)
-		}
+	})
+
+	t.Run("AppliedAgainItChangesNothing", func(t *testing.T) {
+		t.Parallel()
+		dsn := postgrestest.Shared(t).Empty(t)
 		up(t, dsn)
-		if second := schemaOf(t, dsn); second != first {
-			t.Errorf("schema after the second up:\n%s\nwant:\n%s", second, first)
+		exec1(t, dsn, `UPDATE probate.fleet SET events = 7, erasures = 3`)
+		before := schemaOf(t, dsn)
+		files, err := filepath.Glob("../../migrations/*.up.sql")
+		if err != nil || len(files) != postgres.Schema {
+			t.Fatalf("%d migrations, %v; want %d", len(files), err, postgres.Schema)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec1(t, dsn, string(text))
+		}
+		if after := schemaOf(t, dsn); after != before {
+			t.Errorf("schema after all files again:\n%s\nwant:\n%s", after, before)
+		}
+		exec1(t, dsn, fmt.Sprintf(`UPDATE probate.fleet SET cluster = 'kept' WHERE events = 7 AND erasures = 3 AND schema = %d`, postgres.Schema))
+		if s, err := postgres.ReadStatus(t.Context(), dsn); err != nil || s.Fleet.Cluster != "kept" {
+			t.Errorf("fleet = %+v, %v; want its counters and its schema as before", s.Fleet, err)
 		}
 	})
 
@@ -215,6 +250,52 @@ func TestOpen(t *testing.T) {
 		dsn := postgrestest.Database(t)
 		exec1(t, dsn, fmt.Sprintf(`UPDATE probate.fleet SET schema = %d`, postgres.Schema+1))
 		openStore(t, postgres.Config{DSN: dsn})
+	})
+	// A rolling upgrade: migrations go first, the binaries that are there work
+	// on, and one that is newer than its store says what is to be done.
+	t.Run("RefusesTheSchemaWithoutAnAuditUntilItIsMigrated", func(t *testing.T) {
+		t.Parallel()
+		dsn := postgrestest.Shared(t).Empty(t)
+		if err := stockTool(t, dsn).Migrate(1); err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, dsn, "test", records.ErrSchemaTooOld)
+		up(t, dsn)
+		s := openStore(t, postgres.Config{DSN: dsn})
+		f, err := s.Fleet(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := postgres.Admit(f, 1, 1); err != nil {
+			t.Errorf("a binary of schema 1 on %+v: %v", f, err)
+		}
+	})
+	t.Run("ARollbackOfTheSchemaKeepsWhatIsRecorded", func(t *testing.T) {
+		t.Parallel()
+		dsn := postgrestest.Shared(t).Empty(t)
+		up(t, dsn)
+		s := openStore(t, postgres.Config{DSN: dsn})
+		if err := s.Note(t.Context(), []records.Occurrence{{Kind: records.EventProbed}}); err != nil {
+			t.Fatal(err)
+		}
+		id := records.Key{Key: "kept"}.ID()
+		exec1(t, dsn, fmt.Sprintf(`INSERT INTO probate.records
+			(id, realm, key, operation, resource, fingerprint, state, executor_id, executor_url, epoch, attempt, takeovers, created_at, finalized_at, expires_at)
+			VALUES ('\x%s', '', 'kept', '', '', '\x%s', 'unknown', gen_random_uuid(), '', 7, '\x%s', 0, now(), now(), now() + interval '1 day')`,
+			id, id, strings.Repeat("00", 16)))
+		if err := stockTool(t, dsn).Migrate(1); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, dsn, 1, "schema_migrations")
+		up(t, dsn)
+		held, err := s.Load(t.Context(), id)
+		if err != nil || held.Record.Epoch != 7 {
+			t.Errorf("record = %+v, %v; want it as it was", held.Record, err)
+		}
+		page, err := s.Events(t.Context(), records.EventFilter{Limit: 10})
+		if err != nil || len(page.Events) != 0 {
+			t.Errorf("events = %+v, %v; want none, in a table made anew", page.Events, err)
+		}
 	})
 	t.Run("OfManyNodesOneNamesTheClusterAndAllJoinIt", func(t *testing.T) {
 		t.Parallel()

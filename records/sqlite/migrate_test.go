@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"testing"
@@ -69,10 +70,28 @@ func TestMigrate(t *testing.T) {
 		t.Parallel()
 		m := newMigrations(t, migrations.SQLite)
 		m.must(m.run((*migrate.Migrate).Up))
-		m.exec("UPDATE fleet SET schema = 2, min_binary = 1; UPDATE schema_migrations SET version = 2")
+		next := sqlite.Schema + 1
+		m.exec(fmt.Sprintf("UPDATE fleet SET schema = %d, min_binary = 1; UPDATE schema_migrations SET version = %d", next, next))
 		f, err := open(t, m.config).Fleet(t.Context())
-		if want := (records.Fleet{Cluster: "test", Schema: 2, MinBinary: 1}); err != nil || f != want {
+		if want := (records.Fleet{Cluster: "test", Schema: next, MinBinary: 1}); err != nil || f != want {
 			t.Errorf("fleet = %+v, %v; want %+v", f, err, want)
+		}
+	})
+
+	t.Run("AFileOfSchema1KeepsWhatIsRecorded", func(t *testing.T) {
+		t.Parallel()
+		m := newMigrations(t, migrations.SQLite)
+		m.must(m.run(func(t *migrate.Migrate) error { return t.Migrate(1) }))
+		id := records.Key{Key: "kept"}.ID()
+		m.exec(fmt.Sprintf(`INSERT INTO records (id, state, executor_id, executor_url, epoch, attempt, takeovers, created_at,
+			finalized_at, expires_at, fingerprint, realm, key, operation, resource)
+			VALUES (x'%s', 'unknown', x'%032x', '', 7, x'%032x', 0, 1, 1, 1, x'%s', x'', x'', x'', x'')`, id, 1, 1, id))
+		s := open(t, m.config)
+		if held, err := s.Load(t.Context(), id); err != nil || held.Record.Epoch != 7 {
+			t.Errorf("record = %+v, %v; want it as it was", held.Record, err)
+		}
+		if err := s.Note(t.Context(), []records.Occurrence{{Kind: records.EventProbed}}); err != nil {
+			t.Error(err)
 		}
 	})
 
