@@ -81,13 +81,9 @@ func (q *inquiry) Reconcile(ctx context.Context, r records.Record, _ takeover.Re
 }
 
 func questionOf(ctx context.Context, r records.Record) Question {
-	previous := r.Executor // its own execution was interrupted, unless it took over
-	if claim, ok := takeover.ClaimFrom(ctx); ok && claim.Previous != (records.Fence{}) {
-		previous = claim.Previous.Executor
-	}
 	return Question{
 		OperationRef: r.ID.String(), Operation: r.Operation, Resource: r.Resource, Realm: r.Realm, Key: r.Key,
-		Fingerprint: hex.EncodeToString(r.Fingerprint[:]), Epoch: r.Epoch, PreviousExecutor: previous.String(),
+		Fingerprint: hex.EncodeToString(r.Fingerprint[:]), Epoch: r.Epoch, PreviousExecutor: takeover.Interrupted(ctx, r).String(),
 	}
 }
 
@@ -119,8 +115,12 @@ func readStatement(got reply, limit int64) (takeover.Finding, error) {
 	if s.Response != nil && s.Finding != takeover.Applied.String() {
 		return none, fmt.Errorf("finding %q with a response", s.Finding)
 	}
-	switch s.Finding {
-	case "applied":
+	kind, err := takeover.ParseFinding(s.Finding)
+	if err != nil {
+		return none, err
+	}
+	switch kind {
+	case takeover.Applied:
 		if s.Response == nil {
 			return none, errors.New("applied without a response")
 		}
@@ -129,14 +129,11 @@ func readStatement(got reply, limit int64) (takeover.Finding, error) {
 			return none, fmt.Errorf("response: %w", err)
 		}
 		return takeover.FoundApplied(r), nil
-	case "not_applied":
-		return takeover.FoundNotApplied(), nil
-	case "pending":
+	case takeover.Pending:
 		return takeover.FoundPending(retryAfter(got.header)), nil
-	case "undecidable":
-		return takeover.Finding{Kind: takeover.Undecidable}, nil
+	case takeover.NotApplied, takeover.Undecidable:
 	}
-	return none, fmt.Errorf("finding %q is none of applied, not_applied, pending, undecidable", s.Finding)
+	return takeover.Finding{Kind: kind}, nil
 }
 
 func (d ResponseDocument) response(limit int64) (records.Response, error) {

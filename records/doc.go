@@ -43,5 +43,6 @@
 //
 // # Reading order
 //
-// record.go, executor.go, state.go, store.go, headers.go, execution.go, errors.go.
+// record.go, executor.go, state.go, store.go, headers.go, execution.go,
+// account.go, errors.go.
 package records
