@@ -93,7 +93,9 @@ func TestOrder(t *testing.T) {
 		req := ask("k")
 		orphan(t, nodes[0], req)
 		config := knowing("create-payment", takeover.Terms{Reconciler: takeover.ReconcilerFunc(
-			func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) { return applied("found")() })}, nil)
+			func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
+				return applied("found")()
+			})}, nil)
 		config.Takeovers, config.SweepEvery = 1, time.Hour
 		for i, m := range nodes[:2] {
 			f.die(m)

@@ -23,6 +23,7 @@ func (c Config) check(s *settings) {
 	c.checkStore(s)
 	c.checkAddresses(s)
 	c.checkTLS(s)
+	c.checkOperators(s)
 	c.checkLog(s)
 	c.checkTimes(s)
 	c.checkRoutes(s)

@@ -31,8 +31,9 @@ type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run a node: the gateway, and its place in the fleet."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the store's schema up to date, or look at it."`
 	Probe      probeCmd      `cmd:"" help:"Ask a node whether it serves, or whether it runs a record."`
-	Records    recordsCmd    `cmd:"" help:"Look at what was asked and answered."`
+	Records    recordsCmd    `cmd:"" help:"Look at what was asked and answered, and put right what is stuck."`
 	Executors  executorsCmd  `cmd:"" help:"Look at who runs, or declare a process dead."`
+	Operators  operatorsCmd  `cmd:"" help:"Let operators in."`
 	Fleet      fleetCmd      `cmd:"" help:"The cluster as a whole."`
 	Purge      purgeCmd      `cmd:"" help:"Delete what has expired, now."`
 	Bench      benchCmd      `cmd:"" help:"Measure a node: requests a second, percentiles, statements a request."`
@@ -184,9 +185,15 @@ func (c *cli) offerSettings() {
 	c.Doctor.Settings = settingFlags(all)
 	c.Bench.Settings = settingFlags(all)
 	c.Probe.Settings = settingFlags(nodes)
-	c.Records.Show.Settings = settingFlags(nodes)
 	for _, plugins := range []*kong.Plugins{
-		&c.Records.List.Settings, &c.Executors.List.Settings, &c.Executors.Fence.Settings, &c.Fleet.Rekey.Settings, &c.Purge.Settings,
+		&c.Records.List.Settings, &c.Records.Show.Settings, &c.Records.Release.Settings, &c.Records.Resolve.Settings,
+		&c.Records.Reconcile.Settings, &c.Records.Erase.Settings,
+		&c.Executors.List.Settings, &c.Executors.Show.Settings, &c.Executors.Fence.Settings,
+	} {
+		*plugins = settingFlags(nodes)
+	}
+	for _, plugins := range []*kong.Plugins{
+		&c.Fleet.Rekey.Settings, &c.Purge.Settings,
 		&c.Migrate.Up.Settings, &c.Migrate.Down.Settings, &c.Migrate.Status.Settings, &c.Migrate.Version.Settings,
 	} {
 		*plugins = settingFlags(store)

@@ -155,9 +155,10 @@ func TestCompletion(t *testing.T) {
 	t.Run("KnowsCommandsFlagsAndTheirValues", func(t *testing.T) {
 		t.Parallel()
 		for line, want := range map[string]string{
-			"":                          "bench completion demo doctor executors fleet migrate probe purge records serve version",
+			"":                          "bench completion demo doctor executors fleet migrate operators probe purge records serve version",
 			"rec":                       "records",
-			"records ":                  "list show",
+			"records ":                  "erase list reconcile release resolve show",
+			"operators token a --role ": "operate read",
 			"-o json exec":              "executors",
 			"-o json executors f":       "fence",
 			"records list --state ":     "finalized in_progress released unknown",

@@ -30,10 +30,11 @@ type Config struct {
 	ProblemTypes string `yaml:"problem_types" help:"What comes before the code in the type of a problem document."`
 	MemoryBytes  int    `yaml:"memory_bytes" help:"Finalized responses kept in memory for replays; -1 for none."`
 
-	Internal Internal `yaml:"internal"`
-	Wait     Wait     `yaml:"wait"`
-	Takeover Takeover `yaml:"takeover"`
-	Log      Log      `yaml:"log"`
+	Internal  Internal  `yaml:"internal"`
+	Operators Operators `yaml:"operators"`
+	Wait      Wait      `yaml:"wait"`
+	Takeover  Takeover  `yaml:"takeover"`
+	Log       Log       `yaml:"log"`
 
 	Routes []Route `yaml:"routes"`
 }
@@ -52,6 +53,11 @@ type TLS struct {
 	Cert string `yaml:"cert" help:"Certificate file of this node."`
 	Key  string `yaml:"key" help:"Key file of this node."`
 	CA   string `yaml:"ca" help:"Certificates that peers must be signed by."`
+}
+
+// Operators are who may use /v1 of the internal listener.
+type Operators struct {
+	TokensFile string `yaml:"tokens_file" help:"Operators and hashes of their tokens; empty: no operator API."`
 }
 
 // Wait bounds the duplicates that wait.

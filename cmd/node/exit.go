@@ -54,7 +54,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case is(records.ErrUnavailable, records.ErrWrongCluster, records.ErrSchemaTooOld, records.ErrBinaryTooOld, records.ErrForeignHost, records.ErrCorrupt):
 		return exitStore
-	case has[refusedError](err), is(records.ErrNotFound, records.ErrLeaseHeld, records.ErrNotActive, records.ErrInvalid, takeover.ErrSlotInUse):
+	case has[refusedError](err), is(records.ErrNotFound, records.ErrFenced, records.ErrLeaseHeld, records.ErrNotActive, records.ErrInvalid, takeover.ErrSlotInUse):
 		return exitRefused
 	}
 	return exitFailed
@@ -94,6 +94,11 @@ func advice(err error) string {
 		{records.ErrSchemaTooOld, "Run: probate migrate up, or start with serve --migrate."},
 		{records.ErrBinaryTooOld, "Newer nodes have migrated the store. Install a newer probate here."},
 		{records.ErrUnavailable, "The store did not answer. Check store (or DATABASE_URL) and that the server runs; probate doctor says more."},
+		{
+			records.ErrFenced,
+			"It is in no state for that, or has changed since it was seen: what is unknown can be released and resolved, " +
+				"what is in progress of a dead executor released. See probate records show.",
+		},
 		{records.ErrLeaseHeld, "Its lease is still running. Wait for it to run out, or use --force if the process is certainly dead."},
 	} {
 		if errors.Is(err, a.about) {

@@ -84,6 +84,7 @@ func (n *node) internalServer() *http.Server {
 	router.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
 	}))
+	router.Handle("/v1/*", n.newAdmin())
 	s := probe.Server(router, n.tls)
 	s.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug) // a port scan is no news
 	return s

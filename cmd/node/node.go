@@ -35,7 +35,9 @@ type node struct {
 	asker    *probe.Client
 	takeover *takeover.Node
 	probes   *probe.Handler
-	gateway  atomic.Pointer[api.API] // exchanged by a reload
+	gateway  atomic.Pointer[api.API] // exchanged by a reload, as the operators are
+
+	operators atomic.Pointer[api.Operators] // nil: no operator API
 
 	leaving atomic.Bool // readiness fails from here on
 }
@@ -70,6 +72,11 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 		return nil, err
 	}
 	n.gateway.Store(gateway)
+	operators, err := c.Operators.load()
+	if err != nil {
+		return nil, err
+	}
+	n.operators.Store(operators)
 	return n, nil
 }
 

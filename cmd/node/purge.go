@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/records"
 )
 
@@ -25,9 +25,6 @@ Example:
   probate purge --store postgres://probate@db/probate`
 }
 
-// executorMemory is how long an executor that has ended is remembered.
-const executorMemory = 24 * time.Hour
-
 // Run implements the subcommand.
 func (c *purgeCmd) Run(ctx context.Context, e *env) error {
 	if c.Batch < 1 || c.Batch > 100_000 {
@@ -37,21 +34,9 @@ func (c *purgeCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	var purged struct {
-		Records   int `json:"records"`
-		Executors int `json:"executors"`
-	}
+	var purged api.Purged
 	err = e.withStore(ctx, config, func(s records.Store) error {
-		for {
-			count, err := s.Purge(ctx, c.Batch)
-			if err != nil {
-				return err
-			}
-			if purged.Records += count; count < c.Batch {
-				break
-			}
-		}
-		purged.Executors, err = s.PurgeExecutors(ctx, executorMemory)
+		purged, err = api.Purge(ctx, s, c.Batch)
 		return err
 	})
 	if err != nil {

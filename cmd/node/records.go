@@ -3,16 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/records"
 )
 
 type recordsCmd struct {
-	List recordsListCmd `cmd:"" help:"List records, from the store."`
-	Show recordsShowCmd `cmd:"" help:"Show one record, ask who executes it, and explain."`
+	List      recordsListCmd      `cmd:"" help:"List records, from the store."`
+	Show      recordsShowCmd      `cmd:"" help:"Show one record, ask who executes it, and explain."`
+	Release   recordsReleaseCmd   `cmd:"" help:"Free a key: nothing was done, or doing it again is right."`
+	Resolve   recordsResolveCmd   `cmd:"" help:"Say what the outcome of an unknown record was."`
+	Reconcile recordsReconcileCmd `cmd:"" help:"Have a node ask the reconciler what became of a record."`
+	Erase     recordsEraseCmd     `cmd:"" help:"Forget what a principal's records say."`
 }
 
 type recordsListCmd struct {
@@ -24,57 +33,20 @@ type recordsListCmd struct {
 	OlderThan time.Duration `help:"Only begun at least so long ago." placeholder:"1h"`
 	After     string        `help:"Go on after this record." placeholder:"ID"`
 	Limit     int           `help:"How many at most." default:"50"`
+	Remote    Remote        `embed:""`
 	Settings  kong.Plugins  `embed:"" group:"Settings"`
 }
 
 // Help is shown below the flags.
 func (recordsListCmd) Help() string {
-	return `Records come in order of their ids; where there are more, the way to go on is printed.
+	return `Records come in order of their ids; where there are more, the way to go on is printed. Pages do not drift: what is made or
+ends meanwhile moves nothing from one page to another.
 
 Examples:
 
   probate records list --state unknown
   probate records list --key 8e03978e-40d5-43dd-bc93-6894a57f9324 -o json
   probate records list --state in_progress --older-than 10m`
-}
-
-// recordView is a record as JSON.
-type recordView struct {
-	Record      string     `json:"record"`
-	State       string     `json:"state"`
-	Operation   string     `json:"operation"`
-	Resource    string     `json:"resource"`
-	Realm       string     `json:"realm"`
-	Key         string     `json:"key"`
-	Executor    string     `json:"executor"`
-	ExecutorURL string     `json:"executor_url"`
-	Epoch       int64      `json:"epoch"`
-	Takeovers   int        `json:"takeovers"`
-	Status      int        `json:"status,omitempty"`
-	CreatedAt   time.Time  `json:"created_at"`
-	FinalizedAt *time.Time `json:"finalized_at,omitempty"`
-	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
-}
-
-func viewRecord(r records.Record) recordView {
-	v := recordView{
-		Record: r.ID.String(), State: string(r.State), Operation: r.Operation, Resource: r.Resource, Realm: r.Realm, Key: r.Key,
-		Executor: r.Executor.String(), ExecutorURL: r.ExecutorURL, Epoch: r.Epoch, Takeovers: r.Takeovers, CreatedAt: r.CreatedAt.UTC(),
-		FinalizedAt: instant(r.FinalizedAt), ExpiresAt: instant(r.ExpiresAt),
-	}
-	if r.Response != nil {
-		v.Status = r.Response.Status
-	}
-	return v
-}
-
-// instant is a time, or nil if it has none.
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }
 
 func stateColour(s string) colour {
@@ -91,42 +63,28 @@ func stateColour(s string) colour {
 
 // Run implements the subcommand.
 func (c *recordsListCmd) Run(ctx context.Context, e *env) error {
-	config, err := e.storeConfig(c.Settings)
-	if err != nil {
-		return err
-	}
-	f := records.Filter{
-		Realm: c.Realm, Key: c.Key, Operation: c.Operation, State: records.State(c.State), OlderThan: c.OlderThan, Limit: c.Limit,
-	}
+	f := records.Filter{Realm: c.Realm, Key: c.Key, Operation: c.Operation, State: records.State(c.State), OlderThan: c.OlderThan}
 	if err := c.parseIDs(&f); err != nil {
 		return usageError{err}
 	}
 	if c.Limit < 1 {
 		return usageError{fmt.Errorf("--limit %d: want 1 or more", c.Limit)}
 	}
-	var page records.Page
-	err = e.withStore(ctx, config, func(s records.Store) error {
-		page, err = listRecords(ctx, s, f)
-		return err
-	})
+	var result api.RecordPage
+	err := e.either(ctx, c.Remote, c.Settings,
+		func(node *adminClient) error {
+			return node.call(ctx, http.MethodGet, "/v1/records", c.query(), nil, &result)
+		},
+		func(_ Config, s records.Store) (err error) {
+			result, err = api.ListRecords(ctx, s, f, c.Limit, math.MaxInt)
+			return err
+		})
 	if err != nil {
 		return err
 	}
-	views := make([]recordView, 0, len(page.Records))
-	for _, r := range page.Records {
-		views = append(views, viewRecord(r))
-	}
-	result := struct {
-		Records []recordView `json:"records"`
-		More    bool         `json:"more"`
-		Next    string       `json:"next,omitempty"`
-	}{Records: views, More: page.More}
-	if page.More {
-		result.Next = page.Next.String()
-	}
 	return e.show(result, func(w *text) {
-		rows := make([][]cell, 0, len(views))
-		for _, v := range views {
+		rows := make([][]cell, 0, len(result.Records))
+		for _, v := range result.Records {
 			row := words(v.Record, v.State, harmless(v.Operation), harmless(v.Realm), harmless(v.Key), v.Executor, age(time.Since(v.CreatedAt)))
 			row[1].colour = stateColour(v.State)
 			rows = append(rows, row)
@@ -152,21 +110,21 @@ func (c *recordsListCmd) parseIDs(f *records.Filter) (err error) {
 	return nil
 }
 
-// listRecords reads pages until the limit is reached or the store has no more.
-// A page may be empty with more to come.
-func listRecords(ctx context.Context, s records.Store, f records.Filter) (records.Page, error) {
-	var all records.Page
-	want := f.Limit
-	for {
-		f.Limit = min(want-len(all.Records), 1000)
-		page, err := s.List(ctx, f)
-		if err != nil {
-			return all, err
-		}
-		all.Records = append(all.Records, page.Records...)
-		all.More, all.Next, f.After = page.More, page.Next, page.Next
-		if !page.More || len(all.Records) >= want {
-			return all, nil
+// query is the same for a node. A node gives a thousand records at most.
+func (c *recordsListCmd) query() url.Values {
+	q := url.Values{"limit": {strconv.Itoa(min(c.Limit, 1000))}}
+	for name, word := range map[string]*string{"realm": c.Realm, "key": c.Key, "operation": c.Operation} {
+		if word != nil {
+			q.Set(name, *word)
 		}
 	}
+	for name, word := range map[string]string{"state": c.State, "executor": c.Executor, "after": c.After} {
+		if word != "" {
+			q.Set(name, word)
+		}
+	}
+	if c.OlderThan > 0 {
+		q.Set("older_than", c.OlderThan.String())
+	}
+	return q
 }

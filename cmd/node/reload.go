@@ -15,7 +15,7 @@ func (n *node) newGateway(c Config) (*api.API, error) {
 	return api.New(config)
 }
 
-// reload reads the configuration again and exchanges the routes, all or none:
+// reload reads the configuration again and exchanges the routes and operators, all or none:
 // requests that have begun end on the routes they began on. A fault keeps the
 // old ones.
 func (n *node) reload(ctx context.Context, s settings) {
@@ -31,6 +31,12 @@ func (n *node) reload(ctx context.Context, s settings) {
 		n.log.ErrorContext(ctx, "configuration not reloaded", "fault", err.Error())
 		return
 	}
+	operators, err := c.Operators.load()
+	if err != nil {
+		n.log.ErrorContext(ctx, "configuration not reloaded", "fault", err.Error())
+		return
+	}
+	n.operators.Store(operators)
 	old := n.gateway.Swap(gateway)
 	_ = old.Close() // idle connections only; it has no error
 	n.log.InfoContext(ctx, "routes reloaded", "routes", len(c.Routes))
@@ -56,7 +62,7 @@ func needRestart(before, after Config) []string {
 	var paths []string
 	for i, l := range old {
 		switch l.path {
-		case "pass_through", "problem_types", "wait.default", "wait.max":
+		case "pass_through", "problem_types", "wait.default", "wait.max", "operators.tokens_file":
 			continue
 		}
 		if !reflect.DeepEqual(l.value.Interface(), changed[i].value.Interface()) {
