@@ -267,4 +267,3 @@ func (v *values) UnmarshalJSON(b []byte) error {
 	}
 	return json.Unmarshal(b, (*[]string)(v))
 }
-

@@ -155,19 +155,19 @@ func TestOpenQuery(t *testing.T) {
 	t.Parallel()
 	dsn := paymentsTable(t)
 	for name, c := range map[string]struct{ text, want string }{
-		"RefusesNothing":              {"  ", "missing"},
-		"RefusesAnUnknownParameter":   {"SELECT 'applied' AS finding WHERE :id = ''", ":id is no parameter"},
-		"RefusesTwoStatements":        {"SELECT 'pending' AS finding; DELETE FROM payments", "want one statement"},
-		"RefusesAnOpenQuote":          {"SELECT 'pending", "does not end"},
-		"RefusesBadSyntax":            {"SELEC 'pending' AS finding", "syntax error"},
-		"RefusesAnUnknownTable":       {"SELECT 'pending' AS finding FROM orders", "orders"},
-		"RefusesAnUnknownColumn":      {"SELECT 'pending' AS finding, 1 AS state", `column "state" is none of`},
-		"RefusesNoFinding":            {"SELECT 201 AS status", "no column finding"},
-		"RefusesAWrongType":           {"SELECT 'pending' AS finding WHERE :epoch = now()", "operator does not exist"},
-		"RefusesToWrite":              {"DELETE FROM payments RETURNING 'pending' AS finding", "syntax error"},
-		"RefusesToWriteWithin":        {"WITH d AS (DELETE FROM payments RETURNING 1) SELECT 'pending' AS finding FROM d", "top level"},
-		"RefusesToLock":               {"SELECT 'pending' AS finding FROM payments FOR UPDATE", "read-only"},
-		"RefusesHalfAStatement": {"SELECT 'pending' AS finding FROM", "syntax error"},
+		"RefusesNothing":            {"  ", "missing"},
+		"RefusesAnUnknownParameter": {"SELECT 'applied' AS finding WHERE :id = ''", ":id is no parameter"},
+		"RefusesTwoStatements":      {"SELECT 'pending' AS finding; DELETE FROM payments", "want one statement"},
+		"RefusesAnOpenQuote":        {"SELECT 'pending", "does not end"},
+		"RefusesBadSyntax":          {"SELEC 'pending' AS finding", "syntax error"},
+		"RefusesAnUnknownTable":     {"SELECT 'pending' AS finding FROM orders", "orders"},
+		"RefusesAnUnknownColumn":    {"SELECT 'pending' AS finding, 1 AS state", `column "state" is none of`},
+		"RefusesNoFinding":          {"SELECT 201 AS status", "no column finding"},
+		"RefusesAWrongType":         {"SELECT 'pending' AS finding WHERE :epoch = now()", "operator does not exist"},
+		"RefusesToWrite":            {"DELETE FROM payments RETURNING 'pending' AS finding", "syntax error"},
+		"RefusesToWriteWithin":      {"WITH d AS (DELETE FROM payments RETURNING 1) SELECT 'pending' AS finding FROM d", "top level"},
+		"RefusesToLock":             {"SELECT 'pending' AS finding FROM payments FOR UPDATE", "read-only"},
+		"RefusesHalfAStatement":     {"SELECT 'pending' AS finding FROM", "syntax error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
