@@ -35,6 +35,7 @@ type cli struct {
 	Executors  executorsCmd  `cmd:"" help:"Look at who runs, or declare a process dead."`
 	Operators  operatorsCmd  `cmd:"" help:"Let operators in."`
 	Fleet      fleetCmd      `cmd:"" help:"The cluster as a whole."`
+	Seal       sealCmd       `cmd:"" help:"Keys that seal what is stored."`
 	Purge      purgeCmd      `cmd:"" help:"Delete what has expired, now."`
 	Bench      benchCmd      `cmd:"" help:"Measure a node: requests a second, percentiles, statements a request."`
 	Demo       demoCmd       `cmd:"" help:"Watch a payment survive the death of the node that makes it."`
@@ -176,7 +177,9 @@ func environMap(environ []string) map[string]string {
 // node is described, else those for reaching the store and the nodes.
 func (c *cli) offerSettings() {
 	all := func(string) bool { return true }
-	store := func(path string) bool { return slices.Contains([]string{"store", "cluster", "pooler"}, path) }
+	store := func(path string) bool {
+		return slices.Contains([]string{"store", "cluster", "pooler", "seal.keys_file"}, path)
+	}
 	nodes := func(path string) bool {
 		return store(path) || strings.HasPrefix(path, "internal.") && path != "internal.listen" && path != "internal.advertise" ||
 			path == "takeover.dial_timeout" || path == "takeover.header_timeout"

@@ -12,6 +12,7 @@ import (
 	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/postgres"
+	"github.com/probate-dev/probate/records/sealed"
 	"github.com/probate-dev/probate/takeover"
 )
 
@@ -30,6 +31,9 @@ type Config struct {
 	ProblemTypes string `yaml:"problem_types" help:"What comes before the code in the type of a problem document."`
 	MemoryBytes  int    `yaml:"memory_bytes" help:"Finalized responses kept in memory for replays; -1 for none."`
 
+	Seal   Seal     `yaml:"seal"`
+	Redact []string `yaml:"redact" help:"Response headers that are never stored, on any route."`
+
 	Internal  Internal  `yaml:"internal"`
 	Operators Operators `yaml:"operators"`
 	Wait      Wait      `yaml:"wait"`
@@ -37,6 +41,8 @@ type Config struct {
 	Log       Log       `yaml:"log"`
 
 	Routes []Route `yaml:"routes"`
+
+	sealKeys sealed.Keys // from the file that Seal names, or the environment
 }
 
 // Internal is the listener that peers, balancers and operators use.
@@ -137,7 +143,7 @@ func (c Config) gateway() api.Config {
 		routes[i] = r.api()
 	}
 	return api.Config{
-		Routes: routes, PassThrough: c.PassThrough, ProblemTypes: c.ProblemTypes,
+		Routes: routes, PassThrough: c.PassThrough, ProblemTypes: c.ProblemTypes, Redact: c.Redact,
 		Wait: api.Wait{Default: c.Wait.Default, Max: c.Wait.Max},
 	}
 }
@@ -146,6 +152,7 @@ func (c Config) gateway() api.Config {
 // fault at once.
 func readConfig(s settings) (Config, error) {
 	c := s.readAll()
+	c.readSeal(&s)
 	c.check(&s)
 	return c, faulted(s.faults)
 }
@@ -156,6 +163,7 @@ func readConfig(s settings) (Config, error) {
 func (e *env) storeConfig(flags kong.Plugins) (Config, error) {
 	s := e.settings(flags)
 	c := s.readAll()
+	c.readSeal(&s)
 	c.checkStore(&s)
 	c.checkTLS(&s)
 	if _, err := c.allowed(); err != nil {
@@ -167,7 +175,7 @@ func (e *env) storeConfig(flags kong.Plugins) (Config, error) {
 			return false
 		}
 		top, _, _ := strings.Cut(f.path, ".")
-		return !slices.Contains([]string{"store", "pooler", "connections", "cluster", "internal", "takeover"}, top)
+		return !slices.Contains([]string{"store", "pooler", "connections", "cluster", "seal", sealVariable, "internal", "takeover"}, top)
 	}))
 }
 

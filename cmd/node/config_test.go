@@ -190,7 +190,7 @@ func TestExample(t *testing.T) {
 			t.Fatal(err)
 		}
 		ignore := cmpopts.IgnoreFields(Config{}, "Routes")
-		if diff := cmp.Diff(defaultConfig(), c, ignore, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Principal{}, Reconcile{})); diff != "" {
+		if diff := cmp.Diff(defaultConfig(), c, ignore, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Config{}, Principal{}, Reconcile{})); diff != "" {
 			t.Errorf("the example differs from the defaults (-default +example):\n%s", diff)
 		}
 	})

@@ -52,7 +52,7 @@ func exitCode(err error) int {
 		return exitDone
 	case has[usageError](err), has[configError](err), has[*kong.ParseError](err):
 		return exitUsage
-	case is(records.ErrUnavailable, records.ErrWrongCluster, records.ErrSchemaTooOld, records.ErrBinaryTooOld, records.ErrForeignHost, records.ErrCorrupt):
+	case is(records.ErrUnavailable, records.ErrWrongCluster, records.ErrSchemaTooOld, records.ErrBinaryTooOld, records.ErrForeignHost, records.ErrCorrupt, records.ErrSealed):
 		return exitStore
 	case has[refusedError](err), is(records.ErrNotFound, records.ErrFenced, records.ErrLeaseHeld, records.ErrNotActive, records.ErrInvalid, takeover.ErrSlotInUse):
 		return exitRefused
@@ -98,6 +98,10 @@ func advice(err error) string {
 			records.ErrFenced,
 			"It is in no state for that, or has changed since it was seen: what is unknown can be released and resolved, " +
 				"what is in progress of a dead executor released. See probate records show.",
+		},
+		{
+			records.ErrSealed,
+			"It was sealed with a key that this command has not, or it was altered. Give it the nodes' keys: seal.keys_file or PROBATE_SEAL_KEYS.",
 		},
 		{records.ErrLeaseHeld, "Its lease is still running. Wait for it to run out, or use --force if the process is certainly dead."},
 	} {

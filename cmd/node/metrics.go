@@ -9,6 +9,7 @@ import (
 	"github.com/probate-dev/probate/probe"
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/postgres"
+	"github.com/probate-dev/probate/records/sealed"
 	"github.com/probate-dev/probate/takeover"
 )
 
@@ -24,6 +25,7 @@ type metrics struct {
 	fences     *prometheus.CounterVec
 	reconciled *prometheus.CounterVec
 	settled    *prometheus.CounterVec
+	unsealable *prometheus.CounterVec
 	purged     prometheus.Counter
 	statements *prometheus.HistogramVec
 	batch      prometheus.Histogram
@@ -41,6 +43,7 @@ func newMetrics() *metrics {
 		fences:     counter("fences_total", "Executors that this node declared dead.", "reason"),
 		reconciled: counter("reconciled_total", "Findings of reconcilers.", "finding"),
 		settled:    counter("settled_total", "Records that this node brought to an end.", "state"),
+		unsealable: counter("unsealable_total", "Stored values that could not be opened: their key is not here, or they were altered.", "reason"),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "probate_wait_seconds", Help: "From a keyed request to its answer.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 12),
 		}, []string{"route"}),
@@ -58,7 +61,7 @@ func newMetrics() *metrics {
 	}
 	m.begin()
 	m.registry.MustRegister(m.requests, m.wait, m.execution, m.probes, m.takeovers, m.fences, m.reconciled, m.settled,
-		m.purged, m.statements, m.batch,
+		m.unsealable, m.purged, m.statements, m.batch,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -77,6 +80,9 @@ func (m *metrics) begin() {
 	}
 	for f := takeover.Undecidable; f <= takeover.Pending; f++ {
 		m.reconciled.WithLabelValues(f.String())
+	}
+	for _, reason := range []sealed.Reason{sealed.NoKeys, sealed.UnknownKey, sealed.Corrupt} {
+		m.unsealable.WithLabelValues(string(reason))
 	}
 	for _, s := range []records.State{records.Finalized, records.Unknown, records.Released} {
 		m.settled.WithLabelValues(string(s))
@@ -146,6 +152,9 @@ func (m *metrics) Settled(_ records.Record, to records.State, took time.Duration
 
 // Purged counts deleted records.
 func (m *metrics) Purged(count int) { m.purged.Add(float64(count)) }
+
+// unsealed counts a value that could not be opened.
+func (m *metrics) unsealed(r sealed.Reason) { m.unsealable.WithLabelValues(string(r)).Inc() }
 
 // observe hears of every statement of the PostgreSQL store.
 func (m *metrics) observe(o postgres.Observation) {

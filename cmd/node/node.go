@@ -17,6 +17,7 @@ import (
 	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/probe"
 	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/records/sealed"
 	"github.com/probate-dev/probate/takeover"
 )
 
@@ -31,6 +32,7 @@ type node struct {
 
 	public, internal net.Listener
 
+	sealer   *sealed.Sealer // its keys are exchanged by a reload
 	store    records.Store
 	asker    *probe.Client
 	takeover *takeover.Node
@@ -61,7 +63,8 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 	if n.config.Slot == "" {
 		_, n.config.Slot, _ = strings.Cut(n.config.Internal.Advertise, "://")
 	}
-	if n.store, err = openStore(ctx, c, log, n.metrics); err != nil {
+	n.sealer = newSealer(c, log, n.metrics)
+	if n.store, err = openSealed(ctx, c, n.sealer, log, n.metrics); err != nil {
 		return nil, err
 	}
 	if err := n.join(); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them

@@ -37,6 +37,7 @@ func (n *node) reload(ctx context.Context, s settings) {
 		return
 	}
 	n.operators.Store(operators)
+	n.exchangeKeys(ctx, c)
 	old := n.gateway.Swap(gateway)
 	_ = old.Close() // idle connections only; it has no error
 	n.log.InfoContext(ctx, "routes reloaded", "routes", len(c.Routes))
@@ -62,7 +63,7 @@ func needRestart(before, after Config) []string {
 	var paths []string
 	for i, l := range old {
 		switch l.path {
-		case "pass_through", "problem_types", "wait.default", "wait.max", "operators.tokens_file":
+		case "pass_through", "problem_types", "redact", "seal.keys_file", "wait.default", "wait.max", "operators.tokens_file":
 			continue
 		}
 		if !reflect.DeepEqual(l.value.Interface(), changed[i].value.Interface()) {

@@ -29,6 +29,7 @@ type Route struct {
 	MaxRequestBytes  int64         `yaml:"max_request_bytes"`
 	MaxResponseBytes int64         `yaml:"max_response_bytes"`
 	SecretResponse   bool          `yaml:"secret_response"`
+	Redact           []string      `yaml:"redact"`
 	Fingerprint      Fingerprint   `yaml:"fingerprint"`
 	Reconcile        Reconcile     `yaml:"reconcile"`
 	Settle           time.Duration `yaml:"settle"`
@@ -145,7 +146,7 @@ func (r Route) api() api.Route {
 		Principal: r.Principal.api(), Required: r.Required, Profile: api.Profile(r.Profile),
 		Retention: r.Retention, UnknownRetention: r.UnknownRetention, WorkTimeout: r.WorkTimeout,
 		Wait: api.Wait(r.Wait), OnInProgress: api.InProgress(r.OnInProgress), OnServerError: api.ServerError(r.OnServerError),
-		MaxRequestBytes: r.MaxRequestBytes, MaxResponseBytes: r.MaxResponseBytes, SecretResponse: r.SecretResponse,
+		MaxRequestBytes: r.MaxRequestBytes, MaxResponseBytes: r.MaxResponseBytes, SecretResponse: r.SecretResponse, Redact: r.Redact,
 		Fingerprint: api.FingerprintOptions(r.Fingerprint),
 		Reconcile: api.Reconcile{
 			URL: r.Reconcile.URL, Get: r.Reconcile.Get, CreatedStatus: r.Reconcile.CreatedStatus,

@@ -31,7 +31,7 @@ func (serveCmd) Help() string {
     probate serve --internal.listen :8081 --internal.advertise http://10.0.0.7:8081
 
 SIGTERM: readiness fails, running requests are finished and answered, then it ends with 0.
-A second SIGTERM: what runs is cancelled. SIGHUP: the routes are read again.`
+A second SIGTERM: what runs is cancelled. SIGHUP: the routes are read again, and the keys that seal.`
 }
 
 // Run implements the subcommand.
@@ -150,6 +150,7 @@ func (n *node) announce(ctx context.Context) {
 	c := n.config
 	n.log.InfoContext(ctx, "starting", "version", version(), "store", c.storeName(), "cluster", c.Cluster, "slot", c.Slot,
 		"advertise", c.Internal.Advertise, "policy", c.Takeover.Policy, "lease_ttl", c.Takeover.LeaseTTL.String(), "routes", len(c.Routes))
+	n.log.InfoContext(ctx, "sealing bodies and stored requests", "with", c.sealing())
 	n.announceRoutes(ctx, c)
 }
 

@@ -288,7 +288,7 @@ func leaves(v reflect.Value, path string) []leaf {
 
 func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
 	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("yaml") == name {
+		if tag := v.Type().Field(i).Tag.Get("yaml"); tag == name && tag != "" && tag != "-" {
 			return v.Field(i), true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/postgres"
+	"github.com/probate-dev/probate/records/sealed"
 	"github.com/probate-dev/probate/records/sqlite"
 )
 
@@ -26,9 +27,23 @@ var noLog = slog.New(slog.DiscardHandler)
 // sqlitePath is the file of a store such as sqlite:probate.db.
 func sqlitePath(store string) (path string, ok bool) { return strings.CutPrefix(store, "sqlite:") }
 
-// openStore opens the store that the configuration names. The embedded one is
-// made and migrated by this; PostgreSQL never is.
+// openStore opens the store that the configuration names, with its keys. The
+// embedded one is made and migrated by this; PostgreSQL never is.
 func openStore(ctx context.Context, c Config, log *slog.Logger, m *metrics) (records.Store, error) {
+	return openSealed(ctx, c, newSealer(c, log, m), log, m)
+}
+
+// openSealed opens it with keys that can be exchanged.
+func openSealed(ctx context.Context, c Config, keys *sealed.Sealer, log *slog.Logger, m *metrics) (records.Store, error) {
+	s, err := openBare(ctx, c, log, m)
+	if err != nil {
+		return nil, err
+	}
+	return keys.Over(s), nil
+}
+
+// openBare opens the store as it is.
+func openBare(ctx context.Context, c Config, log *slog.Logger, m *metrics) (records.Store, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("%w: no answer within %s", records.ErrUnavailable, openTimeout))
 	defer cancel()
 	if path, ok := sqlitePath(c.Store); ok {
