@@ -24,10 +24,11 @@ const (
 )
 
 // flowMoves are the legal moves. Started to Started is an execution that
-// begins again: after a take-over, or after an interruption.
+// begins again, after a take-over or an interruption; that, and Prepared to
+// Prepared, is also a token more.
 var flowMoves = map[FlowState][]FlowState{
 	FlowPreparing:  {FlowPrepared, FlowTerminated},
-	FlowPrepared:   {FlowStarting, FlowStarted, FlowTerminated},
+	FlowPrepared:   {FlowPrepared, FlowStarting, FlowStarted, FlowTerminated},
 	FlowStarting:   {FlowStarted, FlowSuspended, FlowCompleted, FlowTerminated},
 	FlowStarted:    {FlowStarted, FlowSuspended, FlowCompleted, FlowTerminated},
 	FlowSuspended:  {FlowStarting, FlowStarted, FlowTerminated},

@@ -21,10 +21,11 @@ import (
 // be rolled back while the schema stays.
 const (
 	// Schema is the last migration this binary knows.
-	Schema = 2
+	Schema = 3
 	// OldestSchema is the oldest store schema this binary works with. Schema 1
 	// has no audit, without which an operator could change something unseen: it
-	// is migrated first, and the binaries that it had go on working.
+	// is migrated first, and the binaries that it had go on working. Schema 3 is
+	// only for nodes that move data.
 	OldestSchema = 2
 )
 

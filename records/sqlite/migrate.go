@@ -19,7 +19,7 @@ import (
 )
 
 // Schema is the last migration this binary knows.
-const Schema = 2
+const Schema = 3
 
 // admit refuses a file that newer binaries have changed beyond this one.
 func admit(f records.Fleet) error {
