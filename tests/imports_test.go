@@ -73,7 +73,7 @@ var law = []rule{
 		imports: []string{"records", "records/groupcommit", "migrations"}, outside: []string{sqlx, sqlite3, migrate, sysUnix},
 		tests: []string{"records/recordstest"},
 	},
-	{folder: "records/sealed", imports: []string{"records"}, outside: []string{xcrypto}, tests: stores},
+	{folder: "records/sealed", imports: []string{"records"}, outside: []string{xcrypto}, tests: stores, testOut: []string{sqlx}},
 	{folder: "probe", imports: []string{"records"}, outside: []string{chi, backoff}, tests: stores},
 	{folder: "takeover", imports: []string{"probe", "records"}, outside: anything, tests: stores},
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},

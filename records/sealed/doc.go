@@ -39,5 +39,5 @@
 //
 // # Reading order
 //
-// keys.go, envelope.go (the stored form), sealer.go, store.go.
+// keys.go, envelope.go (the stored form), sealer.go, store.go, operator.go.
 package sealed

@@ -308,6 +308,34 @@ func TestStore(t *testing.T) {
 		s.sealer.Exchange(parse(s.t, "b:"+secret("b")))
 		s.wants(r.ID, long)
 	})
+	onEach(t, "AnOperatorsAnswerIsSealedAndARepeatIsKnown", func(s *sight) {
+		r := s.claim("k", long)
+		s.check(s.sealed.MarkUnknown(s.t.Context(), r.ID, r.Fence(), time.Hour))
+		i := records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "ops", Reason: "looked"}
+		for range 2 {
+			got, err := s.sealed.ResolveByOperator(s.t.Context(), i, answer(long))
+			s.check(err)
+			if got.State != records.Finalized || !bytes.Equal(got.Response.Body, long) {
+				s.t.Errorf("%s with %q", got.State, got.Response.Body)
+			}
+		}
+		if got := s.stored(r.ID).Response.Body; bytes.Contains(got, long) {
+			s.t.Errorf("stored as %q", got)
+		}
+		s.wants(r.ID, long)
+	})
+	onEach(t, "AnOperatorReleasesWhatNobodyCanOpen", func(s *sight) {
+		r := s.claim("k", long)
+		s.check(s.sealed.MarkUnknown(s.t.Context(), r.ID, r.Fence(), time.Hour))
+		s.sealer.Exchange(sealed.Keys{})
+		s.refuses(r.ID, "k", sealed.NoKeys)
+		got, err := s.sealed.ReleaseByOperator(s.t.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "ops", Reason: "lost"})
+		s.check(err)
+		if got.State != records.Released || got.Request != nil {
+			s.t.Errorf("%s with %q", got.State, got.Request)
+		}
+		s.claim("k", nil)
+	})
 	onEach(t, "LeavesTheCallersBytesAlone", func(s *sight) {
 		mine := bytes.Clone(long)
 		o := answer(mine)
