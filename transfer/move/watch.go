@@ -25,7 +25,9 @@ type guard struct {
 func newGuard(parent context.Context, at End, limit time.Duration) (context.Context, *guard) {
 	ctx, cancel := context.WithCancelCause(parent)
 	g := &guard{ctx: ctx, cancel: cancel, at: at, limit: limit, born: time.Now()}
-	g.timer = time.AfterFunc(limit, g.check)
+	// Armed only when g is complete: a short limit must not find it half made.
+	g.timer = time.AfterFunc(time.Hour, g.check)
+	g.timer.Reset(limit)
 	return ctx, g
 }
 
