@@ -116,7 +116,7 @@ type witness struct {
 	client *http.Transport
 }
 
-func (w *witness) Probed(records.ExecutorID, probe.Verdict) { w.probes.Add(1) }
+func (w *witness) Probed(records.Record, probe.Verdict) { w.probes.Add(1) }
 
 func newWitness(t *testing.T, slot, file, door, books string) *witness {
 	w := &witness{store: recordstest.NewFaulty(openStore(file)), client: &http.Transport{DisableCompression: true, Protocols: &http.Protocols{}}}

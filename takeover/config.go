@@ -65,6 +65,9 @@ type Config struct {
 	// a statement. Defaults 1m and 1,000.
 	PurgeEvery time.Duration
 	PurgeBatch int
+	// EventRetention is how long events of the audit are remembered. Default
+	// 720h.
+	EventRetention time.Duration
 	// DrainTimeout bounds a drain; then what still runs is cancelled, awaited
 	// and marked unknown. Default 5m.
 	DrainTimeout time.Duration
@@ -99,6 +102,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.SweepBatch, 100)
 	setDefault(&c.PurgeEvery, time.Minute)
 	setDefault(&c.PurgeBatch, 1_000)
+	setDefault(&c.EventRetention, 720*time.Hour)
 	setDefault(&c.DrainTimeout, 5*time.Minute)
 	if c.Recover == nil {
 		c.Recover = func(records.Record) (Terms, Work, bool) { return Terms{}, nil, false }
@@ -138,6 +142,7 @@ func (c Config) Validate() error {
 		"heartbeat": c.Heartbeat, "statement timeout": c.StatementTimeout, "lease ttl": c.LeaseTTL, "margin": c.Margin,
 		"confirm down": c.ConfirmDown, "probe budget": c.ProbeBudget, "dial timeout": c.DialTimeout, "header timeout": c.HeaderTimeout,
 		"settle read": c.SettleRead, "attest every": c.AttestEvery, "sweep every": c.SweepEvery, "purge every": c.PurgeEvery, "drain timeout": c.DrainTimeout,
+		"event retention": c.EventRetention,
 	} {
 		if d < 0 {
 			fault("%s: %s is negative", name, d)

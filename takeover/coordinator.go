@@ -140,7 +140,7 @@ func (n *Node) inProgress(r records.Record) Answer {
 // fly takes a flight from its first reserve to its landing. The values of ctx
 // are the first caller's; it never ends.
 func (n *Node) fly(ctx context.Context, f *flight) {
-	c := &course{node: n, flight: f, ctx: ctx}
+	c := &course{node: n, flight: f, ctx: ctx, erasures: n.memory.erasures.Load()}
 	n.flights.land(f, c.run())
 	if c.unsettled != nil {
 		c.unsettled()

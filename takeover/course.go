@@ -21,7 +21,10 @@ type course struct {
 	trail  trail
 	waited bool    // the answer was not there at the first look
 	begun  bool    // work was begun, under a tenure of this flight
+	told   bool    // that it waits was said
 	tenure *tenure // of the record, while this flight holds it
+
+	erasures int64 // known of before anything was read
 
 	order *order // what an operator asked for, where no client asks
 
@@ -119,6 +122,7 @@ func (c *course) reserve() *landing {
 	case err == nil && got.Owned:
 		c.tenure = c.take(b, Claim{Record: got.Record})
 		c.tenure.first = true
+		n.config.Events.Claimed(got.Record)
 	case err == nil:
 		n.running.leave(f.id)
 		c.found(got.Held)
@@ -232,7 +236,7 @@ func (c *course) found(h records.Held) {
 	} else {
 		c.trail.reread = true
 	}
-	c.node.memory.keep(h.Record)
+	c.node.memory.keep(h.Record, c.erasures)
 	c.held = h
 }
 

@@ -25,6 +25,8 @@ var everyCall = []recordstest.Call{
 	recordstest.Reserve, recordstest.Load, recordstest.TakeOver, recordstest.ClaimUnknown,
 	recordstest.Finalize, recordstest.Release, recordstest.MarkUnknown,
 	recordstest.InProgress, recordstest.Orphans, recordstest.Purge,
+	recordstest.Note, recordstest.Events, recordstest.PurgeEvents,
+	recordstest.ReleaseByOperator, recordstest.ResolveByOperator, recordstest.Erase,
 }
 
 // shut makes calls fail as those to an unreachable store do; all calls if none

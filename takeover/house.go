@@ -115,22 +115,35 @@ func (n *Node) serve(b *boot) {
 	}
 }
 
-// purge deletes expired records, a statement at a time, until one finds less
-// than it may delete; then executors that nobody remembers.
+// purge deletes expired records and old events; then executors that nobody
+// remembers.
 func (n *Node) purge(ctx context.Context) {
-	for ctx.Err() == nil {
-		count, err := n.store.Purge(ctx, n.config.PurgeBatch)
-		if err != nil {
-			n.complain(ctx, "purge", err)
-			return
+	n.purgeAll(ctx, "purge", func(limit int) (int, error) {
+		count, err := n.store.Purge(ctx, limit)
+		if err == nil {
+			n.config.Events.Purged(count)
 		}
-		n.config.Events.Purged(count)
-		if count < n.config.PurgeBatch {
-			break
-		}
-	}
+		return count, err
+	})
+	n.purgeAll(ctx, "purge events", func(limit int) (int, error) {
+		return n.store.PurgeEvents(ctx, n.config.EventRetention, limit)
+	})
 	if _, err := n.store.PurgeExecutors(ctx, executorMemory); err != nil {
 		n.complain(ctx, "purge executors", err)
+	}
+}
+
+// purgeAll deletes a statement at a time, until one finds less than it may
+// delete.
+func (n *Node) purgeAll(ctx context.Context, what string, purge func(limit int) (int, error)) {
+	for ctx.Err() == nil {
+		count, err := purge(n.config.PurgeBatch)
+		if err != nil {
+			n.complain(ctx, what, err)
+		}
+		if err != nil || count < n.config.PurgeBatch {
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package takeover
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -10,10 +11,15 @@ import (
 
 // memory keeps finalized records that were lately read from the store or
 // written to it, so that a replay need not ask. Such a record does not change
-// before it expires; one that will soon is not kept, nor is any kept for long,
-// since an operator may have erased it.
+// before it expires, but an operator may erase it; one that will expire soon is
+// not kept, nor is any kept for long. Each heartbeat says how often something
+// was erased so far; when that has changed, all that was read before is dropped.
 type memory struct {
 	bytes int // bound; 0: keeps nothing
+
+	// erasures is what the last heartbeat said. Who reads a record notes it
+	// before, so that what he read before an erasure is not kept after it.
+	erasures atomic.Int64
 
 	mu    sync.Mutex
 	items map[records.ID]*list.Element
@@ -37,8 +43,9 @@ const (
 	rowBytes = 512
 )
 
-// keep remembers a finalized record.
-func (m *memory) keep(r records.Record) {
+// keep remembers a finalized record that was read when that many erasures were
+// known of.
+func (m *memory) keep(r records.Record, erasures int64) {
 	if r.State != records.Finalized || r.Response == nil {
 		return
 	}
@@ -50,7 +57,7 @@ func (m *memory) keep(r records.Record) {
 	it := &remembered{record: r, until: until, size: sizeOf(r)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if it.size > m.bytes/8 {
+	if it.size > m.bytes/8 || m.erasures.Load() != erasures {
 		return
 	}
 	if old, ok := m.items[r.ID]; ok {
@@ -71,6 +78,19 @@ func (m *memory) keep(r records.Record) {
 // do not pile up to the bound.
 func (*memory) stale(e *list.Element, now time.Time) bool {
 	return now.After(e.Value.(*remembered).until)
+}
+
+// heard is told how often something was erased, and drops everything if that is
+// news.
+func (m *memory) heard(erasures int64) {
+	if m.erasures.Load() == erasures {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.erasures.Store(erasures)
+	m.items, m.size = nil, 0
+	m.order.Init()
 }
 
 // recall returns a finalized record that is still remembered.

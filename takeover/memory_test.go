@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := memory{bytes: 1 << 20}
 			r := finalized("k", 10)
-			m.keep(r)
+			m.keep(r, 0)
 			<-time.After(rememberFor)
 			if _, ok := m.recall(r.ID); !ok {
 				t.Error("forgot too early")
@@ -40,10 +40,10 @@ func TestMemory(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := memory{bytes: 1 << 20}
 			for i := range 100 {
-				m.keep(finalized(fmt.Sprint(i), 10))
+				m.keep(finalized(fmt.Sprint(i), 10), 0)
 			}
 			<-time.After(rememberFor + time.Nanosecond)
-			m.keep(finalized("last", 10))
+			m.keep(finalized("last", 10), 0)
 			if m.order.Len() != 1 || len(m.items) != 1 || m.size != sizeOf(finalized("last", 10)) {
 				t.Errorf("%d bytes in %d items are left", m.size, m.order.Len())
 			}
@@ -56,7 +56,7 @@ func TestMemory(t *testing.T) {
 		unknown.State = records.Unknown
 		expiring.ExpiresAt = time.Now().Add(rememberFor)
 		for _, r := range []records.Record{unknown, expiring} {
-			m.keep(r)
+			m.keep(r, 0)
 			if _, ok := m.recall(r.ID); ok {
 				t.Errorf("kept a record that is %s and expires in %s", r.State, time.Until(r.ExpiresAt))
 			}
@@ -67,7 +67,7 @@ func TestMemory(t *testing.T) {
 		m := memory{bytes: 10 * (rowBytes + 100)}
 		first := finalized("0", 100)
 		for i := range 20 {
-			m.keep(finalized(fmt.Sprint(i), 99-len(fmt.Sprint(i))))
+			m.keep(finalized(fmt.Sprint(i), 99-len(fmt.Sprint(i))), 0)
 			if i == 0 {
 				continue
 			}
@@ -82,10 +82,39 @@ func TestMemory(t *testing.T) {
 			t.Error("kept the least used")
 		}
 		if huge := finalized("huge", m.bytes); true {
-			m.keep(huge)
+			m.keep(huge, 0)
 			if _, ok := m.recall(huge.ID); ok {
 				t.Error("one record took all the room")
 			}
+		}
+	})
+
+	t.Run("AnErasureDropsEverything", func(t *testing.T) {
+		m := memory{bytes: 1 << 20}
+		r := finalized("k", 10)
+		m.keep(r, 0)
+		m.heard(0)
+		if _, ok := m.recall(r.ID); !ok {
+			t.Fatal("forgot without an erasure")
+		}
+		m.heard(3)
+		if _, ok := m.recall(r.ID); ok || m.size != 0 || m.order.Len() != 0 {
+			t.Errorf("%d bytes in %d items are left", m.size, m.order.Len())
+		}
+	})
+
+	t.Run("WhatWasReadBeforeAnErasureIsNotKeptAfterIt", func(t *testing.T) {
+		m := memory{bytes: 1 << 20}
+		before := m.erasures.Load()
+		r := finalized("k", 10) // read here
+		m.heard(1)
+		m.keep(r, before)
+		if _, ok := m.recall(r.ID); ok {
+			t.Error("kept what was read before")
+		}
+		m.keep(r, m.erasures.Load())
+		if _, ok := m.recall(r.ID); !ok {
+			t.Error("did not keep what was read after")
 		}
 	})
 }

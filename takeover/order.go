@@ -54,6 +54,7 @@ func (n *Node) Reconcile(ctx context.Context, id records.ID, epoch int64) (Recon
 	}
 	limit, cancel := context.WithTimeout(ctx, 2*n.config.StatementTimeout)
 	defer cancel()
+	erasures := n.memory.erasures.Load()
 	h, err := definite(limit, n, func(ctx context.Context) (records.Held, error) { return n.store.Load(ctx, id) })
 	if err != nil {
 		if uncertain(err) {
@@ -76,7 +77,7 @@ func (n *Node) Reconcile(ctx context.Context, id records.ID, epoch int64) (Recon
 	if f == nil {
 		return o.came, ErrNotServing
 	}
-	c := &course{node: n, flight: f, ctx: context.WithoutCancel(ctx), order: o}
+	c := &course{node: n, flight: f, ctx: context.WithoutCancel(ctx), order: o, erasures: erasures}
 	c.found(h)
 	f.know(h.Record, false)
 	n.wg.Go(func() { n.flights.land(f, c.run()) })

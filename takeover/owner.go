@@ -190,6 +190,7 @@ func (n *Node) beatOnce(ctx context.Context, b *boot) bool {
 	}
 	b.beats.Store(row.Beat)
 	b.lease.renew(sent)
+	n.memory.heard(row.Erasures)
 	signal(b.landed)
 	return true
 }

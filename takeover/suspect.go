@@ -15,7 +15,7 @@ func (c *course) probe() {
 	if o.Cancelled {
 		return
 	}
-	n.config.Events.Probed(r.Executor, o.Verdict)
+	n.config.Events.Probed(r, o.Verdict)
 	c.heard(o)
 }
 
@@ -23,6 +23,10 @@ func (c *course) probe() {
 // net, the record is read from the store meanwhile.
 func (c *course) watch() *landing {
 	n, r := c.node, c.held.Record
+	if !c.told {
+		c.told = true
+		n.config.Events.Waited(r)
+	}
 	var o probe.Observation
 	l := c.idle(func(ctx context.Context) {
 		o = n.asker.Watch(ctx, c.holder(), r.ID, r.Epoch, jitter(n.config.SettleRead, 0.5))
@@ -30,7 +34,7 @@ func (c *course) watch() *landing {
 	if l != nil {
 		return l
 	}
-	n.config.Events.Probed(r.Executor, o.Verdict)
+	n.config.Events.Probed(r, o.Verdict)
 	if o.Verdict.Signed() {
 		c.heard(o)
 		return c.reread()

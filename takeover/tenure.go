@@ -228,7 +228,7 @@ func (t *tenure) ask(deadline time.Time) (f Finding, ended error) {
 		t.node.log.WarnContext(t.ctx, "reconciler failed", "record", r.ID, "epoch", r.Epoch, "error", err)
 		f = Finding{Kind: Pending, Reason: err.Error()}
 	}
-	t.node.config.Events.Reconciled(r, f.Kind)
+	t.node.config.Events.Reconciled(r, f)
 	return f, nil
 }
 
@@ -317,6 +317,6 @@ func (t *tenure) settled(e ending, to records.State) ending {
 		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.request.Terms.UnknownRetention)
 	case records.Released, records.InProgress:
 	}
-	t.node.config.Events.Settled(e.record, to, time.Since(t.begun))
+	t.node.config.Events.Settled(e.record, to, time.Since(t.begun), e.completion.Reason)
 	return e
 }

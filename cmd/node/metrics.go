@@ -15,6 +15,8 @@ import (
 
 // metrics count what happens on this node. No key, realm or URL is a label.
 type metrics struct {
+	takeover.NoEvents // what is not counted
+
 	registry *prometheus.Registry
 
 	requests   *prometheus.CounterVec
@@ -27,6 +29,7 @@ type metrics struct {
 	settled    *prometheus.CounterVec
 	unsealable *prometheus.CounterVec
 	purged     prometheus.Counter
+	dropped    prometheus.Counter
 	statements *prometheus.HistogramVec
 	batch      prometheus.Histogram
 }
@@ -51,6 +54,9 @@ func newMetrics() *metrics {
 			Name: "probate_execution_seconds", Help: "From a claim to its last write.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 12),
 		}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{Name: "probate_purged_total", Help: "Expired records deleted by this node."}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "probate_audit_dropped_total", Help: "Events that the audit has lost: they came faster than the store took them, or it was away.",
+		}),
 		statements: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "probate_store_seconds", Help: "Statements of the store, waiting for a connection included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 10),
@@ -121,7 +127,7 @@ func (m *metrics) Answered(route, outcome string, took time.Duration) {
 }
 
 // Probed implements takeover.Events, as all below.
-func (m *metrics) Probed(_ records.ExecutorID, v probe.Verdict) {
+func (m *metrics) Probed(_ records.Record, v probe.Verdict) {
 	m.probes.WithLabelValues(v.String()).Inc()
 }
 
@@ -140,12 +146,12 @@ func (m *metrics) TookOver(_ records.Record, reason string) {
 }
 
 // Reconciled counts a finding.
-func (m *metrics) Reconciled(_ records.Record, f takeover.FindingKind) {
-	m.reconciled.WithLabelValues(f.String()).Inc()
+func (m *metrics) Reconciled(_ records.Record, f takeover.Finding) {
+	m.reconciled.WithLabelValues(f.Kind.String()).Inc()
 }
 
 // Settled counts a record's end.
-func (m *metrics) Settled(_ records.Record, to records.State, took time.Duration) {
+func (m *metrics) Settled(_ records.Record, to records.State, took time.Duration, _ string) {
 	m.settled.WithLabelValues(string(to)).Inc()
 	m.execution.Observe(took.Seconds())
 }
