@@ -135,6 +135,13 @@ func (c Config) checkTimes(s *settings) {
 }
 
 func (c Config) checkRoutes(s *settings) {
+	for i, r := range c.Routes {
+		if r.Reconcile.SQL != nil {
+			for _, err := range split(r.Reconcile.SQL.config().Validate()) {
+				s.doubt(fmt.Sprintf("routes[%d].reconcile.sql", i), "%v", err)
+			}
+		}
+	}
 	for _, err := range split(c.gateway().Validate()) {
 		fe, ok := errors.AsType[*api.FieldError](err)
 		if !ok {

@@ -37,6 +37,7 @@ type node struct {
 	asker    *probe.Client
 	takeover *takeover.Node
 	probes   *probe.Handler
+	queries  queries                 // that reconcile
 	gateway  atomic.Pointer[api.API] // exchanged by a reload, as the operators are
 
 	operators atomic.Pointer[api.Operators] // nil: no operator API
@@ -70,7 +71,7 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 	if err := n.join(); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them
 		return nil, err
 	}
-	gateway, err := n.newGateway(n.config) //nolint:contextcheck // each request brings its own
+	gateway, err := n.newGateway(ctx, n.config)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +184,7 @@ func (n *node) close() error {
 	if g := n.gateway.Load(); g != nil {
 		faults = append(faults, g.Close())
 	}
+	faults = append(faults, n.queries.close())
 	if n.asker != nil {
 		faults = append(faults, n.asker.Close())
 	}

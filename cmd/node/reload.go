@@ -8,11 +8,14 @@ import (
 )
 
 // newGateway builds the gateway that a configuration describes.
-func (n *node) newGateway(c Config) (*api.API, error) {
+func (n *node) newGateway(ctx context.Context, c Config) (*api.API, error) {
 	config := c.gateway()
+	if err := n.queries.serve(ctx, n, c, config.Routes); err != nil {
+		return nil, err
+	}
 	config.Coordinator = n.tracer.around(n.takeover)
 	config.Logger, config.Events = n.log, n.metrics
-	return api.New(config)
+	return api.New(config) //nolint:contextcheck // each request brings its own
 }
 
 // reload reads the configuration again and exchanges the routes and operators, all or none:
@@ -26,7 +29,7 @@ func (n *node) reload(ctx context.Context, s settings) {
 		}
 		return
 	}
-	gateway, err := n.newGateway(c) //nolint:contextcheck // each request brings its own
+	gateway, err := n.newGateway(ctx, c)
 	if err != nil {
 		n.log.ErrorContext(ctx, "configuration not reloaded", "fault", err.Error())
 		return

@@ -112,11 +112,13 @@ type Fingerprint struct {
 
 // Reconcile is the word never or reexecute, or whom to ask.
 type Reconcile struct {
-	URL           string        `yaml:"url"`
-	Get           string        `yaml:"get"`
-	CreatedStatus int           `yaml:"created_status"`
-	Headers       []HeaderValue `yaml:"headers"`
-	Timeout       time.Duration `yaml:"timeout"`
+	URL             string        `yaml:"url"`
+	Get             string        `yaml:"get"`
+	CreatedStatus   int           `yaml:"created_status"`
+	ResponseHeaders []HeaderValue `yaml:"response_headers"`
+	Headers         []HeaderValue `yaml:"headers"`
+	Timeout         time.Duration `yaml:"timeout"`
+	SQL             *ReconcileSQL `yaml:"sql"`
 
 	reexecute bool
 }
@@ -127,7 +129,7 @@ func (r *Reconcile) setScalar(word string) error {
 	case "reexecute":
 		r.reexecute = true
 	default:
-		return errors.New("want never, reexecute, or a mapping of url or get")
+		return errors.New("want never, reexecute, or a mapping of url, get or sql")
 	}
 	return nil
 }
@@ -150,18 +152,27 @@ func (r Route) api() api.Route {
 		Fingerprint: api.FingerprintOptions(r.Fingerprint),
 		Reconcile: api.Reconcile{
 			URL: r.Reconcile.URL, Get: r.Reconcile.Get, CreatedStatus: r.Reconcile.CreatedStatus,
-			Reexecute: r.Reconcile.reexecute, Timeout: r.Reconcile.Timeout, Headers: map[string]string{},
+			Reexecute: r.Reconcile.reexecute, Timeout: r.Reconcile.Timeout,
+			Headers: headersOf(r.Reconcile.Headers), ResponseHeaders: headersOf(r.Reconcile.ResponseHeaders),
 		},
-		Settle: r.Settle, Upstream: r.Upstream, Timeout: r.Timeout,
+		Settle: r.settle(), Upstream: r.Upstream, Timeout: r.Timeout,
 	}
-	for _, h := range r.Reconcile.Headers {
-		route.Reconcile.Headers[h.Name] = h.Value
+	if r.Reconcile.SQL != nil {
+		route.Reconciler = unopened
 	}
 	if r.Authorize != nil {
 		a := api.Authorize(*r.Authorize)
 		route.Authorize = &a
 	}
 	return route
+}
+
+func headersOf(lines []HeaderValue) map[string]string {
+	h := make(map[string]string, len(lines))
+	for _, l := range lines {
+		h[l.Name] = l.Value
+	}
+	return h
 }
 
 func (p Principal) api() api.Principal {

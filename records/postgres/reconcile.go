@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/probate-dev/probate/records"
 )
@@ -66,9 +67,12 @@ var queried = []string{"finding", "reason", "status", "headers", "body"}
 // reached that is put off until it is asked, so that a node can start without
 // it.
 func OpenQuery(ctx context.Context, c QueryConfig) (*Query, error) {
-	q, err := newQuery(c)
+	q, dsn, err := c.read()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reconcile query: %w", err)
+	}
+	if err := q.connect(dsn); err != nil {
+		return nil, fmt.Errorf("reconcile query: %w", err)
 	}
 	err = q.check(ctx)
 	switch {
@@ -82,13 +86,13 @@ func OpenQuery(ctx context.Context, c QueryConfig) (*Query, error) {
 
 // Validate reports what needs no server to be seen to be wrong.
 func (c QueryConfig) Validate() error {
-	_, err := newQuery(c)
+	_, _, err := c.read()
 	return err
 }
 
-func newQuery(c QueryConfig) (*Query, error) {
+func (c QueryConfig) read() (*Query, pq.Config, error) {
 	if c.Timeout < 0 || c.Connections < 0 {
-		return nil, &records.InvalidError{Field: "timeout, connections", Reason: "negative"}
+		return nil, pq.Config{}, &records.InvalidError{Field: "timeout, connections", Reason: "negative"}
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultDataTimeout
@@ -101,12 +105,14 @@ func newQuery(c QueryConfig) (*Query, error) {
 	}
 	text, names, err := numbered(c.Text)
 	if err != nil {
-		return nil, &records.InvalidError{Field: "query", Reason: err.Error()}
+		return nil, pq.Config{}, &records.InvalidError{Field: "query", Reason: err.Error()}
 	}
 	dsn, _, err := parseDSN(c.DSN)
-	if err != nil {
-		return nil, err
-	}
+	return &Query{text: text, names: names, config: c}, dsn, err
+}
+
+func (q *Query) connect(dsn pq.Config) error {
+	c := q.config
 	l := limits{connections: c.Connections, statement: c.Timeout, lock: c.Timeout, idle: c.Timeout}
 	dsn = dsn.Clone()
 	dsn.BinaryParameters = true // one round trip, and nothing left behind for a pooler
@@ -116,13 +122,13 @@ func newQuery(c QueryConfig) (*Query, error) {
 	maps.Copy(dsn.Runtime, l.settings())
 	made, err := connector(dsn, l.silence(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	db := sqlx.NewDb(sql.OpenDB(made), "postgres")
-	db.SetMaxOpenConns(c.Connections)
-	db.SetMaxIdleConns(c.Connections)
-	db.SetConnMaxIdleTime(time.Minute)
-	return &Query{db: db, text: text, names: names, config: c}, nil
+	q.db = sqlx.NewDb(sql.OpenDB(made), "postgres")
+	q.db.SetMaxOpenConns(c.Connections)
+	q.db.SetMaxIdleConns(c.Connections)
+	q.db.SetConnMaxIdleTime(time.Minute)
+	return nil
 }
 
 // Close closes the connections.
