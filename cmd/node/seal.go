@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +44,7 @@ func (c *Config) readSeal(s *settings) {
 	for _, fault := range split(err) {
 		s.fault(path, "%s%v", place, fault)
 	}
-	if err == nil && len(keys.IDs()) == 0 {
+	if err == nil && !keys.Meant() {
 		s.fault(path, "%sthere is no key in it; probate seal key makes one", place)
 	}
 	c.sealKeys = keys
@@ -53,14 +52,14 @@ func (c *Config) readSeal(s *settings) {
 
 // sealing says in words what happens to bodies and stored requests.
 func (c Config) sealing() string {
-	ids := c.sealKeys.IDs()
-	switch len(ids) {
-	case 0:
-		return "no key: they are stored in the open"
-	case 1:
-		return "key " + ids[0]
+	with, others := "no key: they are stored in the open", c.sealKeys.IDs()
+	if c.sealKeys.Seals() {
+		with, others = "key "+others[0], others[1:]
 	}
-	return "key " + ids[0] + "; also opened with " + strings.Join(ids[1:], ", ")
+	if len(others) == 0 {
+		return with
+	}
+	return with + "; also opened with " + strings.Join(others, ", ")
 }
 
 // newSealer makes what seals for a store. m may be nil.
@@ -74,9 +73,9 @@ func newSealer(c Config, log *slog.Logger, m *metrics) *sealed.Sealer {
 
 // exchangeKeys takes over the keys of a configuration that was read again.
 func (n *node) exchangeKeys(ctx context.Context, c Config) {
-	before := n.sealer.Keys().IDs()
+	before := Config{sealKeys: n.sealer.Keys()}.sealing()
 	n.sealer.Exchange(c.sealKeys)
-	if !slices.Equal(before, c.sealKeys.IDs()) {
+	if before != c.sealing() {
 		n.log.InfoContext(ctx, "sealing bodies and stored requests", "with", c.sealing())
 	}
 }
@@ -96,8 +95,9 @@ func (sealKeyCmd) Help() string {
   (umask 077; probate seal key >> /etc/probate.keys)      a file for seal.keys_file
   PROBATE_SEAL_KEYS=$(probate seal key) probate serve     keys from the environment, separated by commas
 
-The first key seals, all open. To replace one while nodes serve: add the new one behind the old one on all nodes, then put it first
-on all nodes, then, once the longest retention has passed, take the old one away. SIGHUP makes a node read the file again.`
+The first key seals, all open; behind a dash (-) in the place of the first, keys only open. To replace one while nodes serve: add the
+new one behind the old one on all nodes, then put it first on all nodes, then, once the longest retention has passed, take the old
+one away. The first key of a fleet goes behind a dash first. SIGHUP makes a node read the file again.`
 }
 
 // Run implements the subcommand.

@@ -174,7 +174,7 @@ func TestSeal_Rotation(t *testing.T) {
 	s, client := newService(t), browser(t)
 	store, folder := sqliteStore(t), t.TempDir()
 	old, young := newKey(t, "old"), newKey(t, "young")
-	file := write(t, filepath.Join(folder, "keys"), old)
+	file := write(t, filepath.Join(folder, "keys"), "-")
 	nodes := make([]*embedded, 2)
 	for i := range nodes {
 		nodes[i] = startEmbedded(t, "--config", configure(t, store, s.URL, "memory_bytes: -1"), "--seal.keys-file", file)
@@ -206,13 +206,19 @@ func TestSeal_Rotation(t *testing.T) {
 		})
 	}
 	everywhere()
+	byOld := "" // a key whose answer the old one seals
 	for _, step := range []struct{ keys, with string }{
+		{"-\n" + old, "no key: they are stored in the open; also opened with old"},
+		{old, "key old"},
 		{old + "\n" + young, "key old; also opened with young"},
 		{young + "\n" + old, "key young; also opened with old"},
 	} {
 		write(t, file, step.keys)
 		for _, n := range nodes {
 			reload(n, step.with)
+			if byOld == "" && step.keys == old {
+				byOld = fmt.Sprint("k", asked+1)
+			}
 			everywhere()
 		}
 	}
@@ -229,7 +235,8 @@ func TestSeal_Rotation(t *testing.T) {
 		reload(n, "key young")
 		everywhere()
 	}
-	got := order(t.Context(), client, nodes[0].public, "k1", "")
+	ask(nodes[1], "k1") // from before there were keys
+	got := order(t.Context(), client, nodes[0].public, byOld, "")
 	var problem struct{ Code string }
 	if err := json.Unmarshal([]byte(got.body), &problem); err != nil || got.status != http.StatusInternalServerError || problem.Code != "result_unreadable" {
 		t.Errorf("what the key that has gone sealed: %+v", got)

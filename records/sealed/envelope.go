@@ -29,6 +29,9 @@ const (
 // overhead is the most that an envelope adds.
 const overhead = len(magic) + 2 + maxKeyID + chacha20poly1305.NonceSizeX + chacha20poly1305.Overhead
 
+// enveloped reports whether a stored value is an envelope.
+func enveloped(stored []byte) bool { return bytes.HasPrefix(stored, []byte(magic)) }
+
 // bond is what a sealed value belongs to. It is authenticated with it.
 type bond struct {
 	purpose purpose
@@ -83,8 +86,8 @@ func (k Keys) sealed(b bond, value []byte, n nonce) []byte {
 	if value == nil {
 		return nil
 	}
-	if len(k.ring) == 0 {
-		if !bytes.HasPrefix(value, []byte(magic)) {
+	if !k.Seals() {
+		if !enveloped(value) {
 			return value
 		}
 		open := make([]byte, 0, len(magic)+1+len(value))

@@ -92,6 +92,18 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("five values have %d nonces", len(nonces))
 		}
 	})
+	t.Run("BehindADashKeysOnlyOpen", func(t *testing.T) {
+		t.Parallel()
+		resting := ring(t, "a")
+		resting.rest = true
+		value := []byte("x")
+		if stored := resting.sealed(body("k", 1), value, randomNonce); &stored[0] != &value[0] || resting.Seals() {
+			t.Errorf("stored as %q", stored)
+		}
+		if got, err := resting.open(body("k", 1), ring(t, "a").sealed(body("k", 1), value, randomNonce)); err != nil || string(got) != "x" {
+			t.Errorf("opened as %q, %v", got, err)
+		}
+	})
 	t.Run("TheFirstKeySealsAndAllOpen", func(t *testing.T) {
 		t.Parallel()
 		stored := ring(t, "old").sealed(body("k", 1), []byte("x"), randomNonce)

@@ -23,7 +23,10 @@ const maxKeyID = 32
 
 // Keys seal and open: the first seals, all open. The zero value holds none.
 // However it is printed, it shows ids and never a key.
-type Keys struct{ ring []key }
+type Keys struct {
+	ring []key
+	rest bool // they only open
+}
 
 type key struct {
 	id     string
@@ -32,8 +35,10 @@ type key struct {
 }
 
 // ParseKeys reads keys, each written as id:base64 of its 32 bytes, on lines of
-// their own or separated by commas. Empty lines and lines that begin with # do
-// not count. It reports every fault, by its line, and quotes nothing.
+// their own or separated by commas. A dash in the place of the first key says
+// that nothing is sealed, and those behind it only open. Empty lines and lines
+// that begin with # do not count. It reports every fault, by its line, and
+// quotes nothing.
 func ParseKeys(text string) (Keys, error) {
 	var (
 		k      Keys
@@ -52,7 +57,12 @@ func ParseKeys(text string) (Keys, error) {
 			if len(entries) > 1 {
 				where += fmt.Sprintf(", entry %d", i+1)
 			}
-			one, secret, err := parseKey(strings.TrimSpace(entry))
+			entry = strings.TrimSpace(entry)
+			if entry == "-" && len(seen)+len(faults) == 0 && !k.rest {
+				k.rest = true
+				continue
+			}
+			one, secret, err := parseKey(entry)
 			same := func(other []byte) bool { return bytes.Equal(other, secret) }
 			switch {
 			case err != nil:
@@ -112,6 +122,13 @@ func (k Keys) IDs() []string {
 	}
 	return ids
 }
+
+// Seals reports whether anything is sealed: with the first of IDs.
+func (k Keys) Seals() bool { return len(k.ring) > 0 && !k.rest }
+
+// Meant reports whether there are keys, or a dash that says that there are to
+// be none.
+func (k Keys) Meant() bool { return len(k.ring) > 0 || k.rest }
 
 func (k Keys) find(id []byte) (key, bool) {
 	for _, one := range k.ring {

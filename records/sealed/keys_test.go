@@ -36,6 +36,7 @@ func TestParseKeys(t *testing.T) {
 		"ReadsOneALine":        {"new:" + secret("n") + "\nold:" + secret("o") + "\n", []string{"new", "old"}},
 		"ReadsAListOnALine":    {"new:" + secret("n") + ", old:" + secret("o"), []string{"new", "old"}},
 		"SkipsWhatSaysNothing": {"# keys\r\n\r\n  a-1.b_2:" + secret("n") + "  \r\n", []string{"a-1.b_2"}},
+		"ReadsADashBeforeThem": {"-\na:" + secret("n"), []string{"a"}},
 		"TakesNothingForNone":  {" \n# nothing\n", []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +57,8 @@ func TestParseKeys(t *testing.T) {
 		"RefusesALongKey":              {"a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("ab"), 17)), []string{"line 1: want 32 bytes"}},
 		"RefusesWhatIsNotBase64":       {"a:" + strings.Repeat("!", 44), []string{"line 1: want 32 bytes"}},
 		"RefusesAPlaceholder":          {"a:" + base64.StdEncoding.EncodeToString(make([]byte, 32)), []string{"line 1: all bytes"}},
+		"RefusesADashBehindAKey":       {"a:" + secret("n") + "\n-", []string{"line 2: want id:base64"}},
+		"RefusesTwoDashes":             {"-,-", []string{"line 1, entry 2: want id:base64"}},
 		"RefusesAnIdTwice":             {"a:" + secret("n") + "\na:" + secret("o"), []string{"line 2: the id"}},
 		"RefusesAKeyTwice":             {"a:" + secret("n") + "\nb:" + secret("n"), []string{"line 2: the key"}},
 		"ReportsAllFaultsAndTheirLine": {"#\nx\n\na:" + secret("n") + ",b\nc:", []string{"line 2: ", "line 4, entry 2: ", "line 5: "}},

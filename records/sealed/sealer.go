@@ -108,7 +108,7 @@ func (s *Sealer) request(id records.ID, request []byte) ([]byte, error) {
 // matters only while there may be work to do again; afterwards a key that has
 // gone must not take the answer with it.
 func (s *Sealer) open(ctx context.Context, r *records.Record) error {
-	if r.Response != nil {
+	if r.Response != nil && enveloped(r.Response.Body) {
 		body, err := s.value(ctx, r, bond{purposeBody, r.ID, r.Epoch}, r.Response.Body)
 		if err != nil {
 			return err

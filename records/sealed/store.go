@@ -37,7 +37,8 @@ func (s *Store) Reserve(ctx context.Context, r records.Reservation) (records.Res
 		got.Record.Request = r.Request
 		return got, nil
 	case got.Owned:
-		if s.sealer.openRequestIfPossible(&got.Record); got.Record.Request == nil {
+		stored := got.Record.Request
+		if s.sealer.openRequestIfPossible(&got.Record); stored != nil && got.Record.Request == nil {
 			got.Record.Request = r.Request
 		}
 		return got, nil
