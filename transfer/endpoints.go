@@ -1,0 +1,444 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/probate-dev/probate/records"
+)
+
+// startPatience is how long a start waits for a flow that another node has and
+// does not vouch for: as long as it takes to find out that it died.
+const startPatience = 10 * time.Second
+
+// authorized lets in who has one of the tokens.
+func (p *Plane) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(p.tokens) > 0 && !among(p.tokens, bearer(r)) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="dataflows"`)
+			refused(http.StatusUnauthorized, "unauthorized", "a bearer token of a control plane is needed").write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bearer is the token of a request, or "".
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func among(known [][sha256.Size]byte, token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	found := 0
+	for _, k := range known { // all of them, so that time does not tell which
+		found |= subtle.ConstantTimeCompare(k[:], sum[:])
+	}
+	return token != "" && found == 1
+}
+
+// flowID is the flow that a path names.
+func flowID(r *http.Request) string {
+	id := chi.URLParam(r, "id")
+	if r.URL.RawPath == "" {
+		return id
+	}
+	if plain, err := url.PathUnescape(id); err == nil {
+		return plain
+	}
+	return id
+}
+
+// prepare makes a flow that does not move yet.
+func (p *Plane) prepare(r *http.Request) (*answer, error) {
+	m, err := p.readMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	if !m.tracked() {
+		return nil, &invalid{[]error{errors.New("trackable: what is not tracked cannot be prepared")}}
+	}
+	t := Task{Prepare: &m}
+	f := p.newFlow(m, false, records.FlowPrepared)
+	var address *DataAddress
+	if m.direction() == Push { // the provider will push here
+		if _, err := p.config.Ends.Inbox(t); err != nil {
+			return nil, &invalid{[]error{err}}
+		}
+		if address, f.Tokens, err = p.issue(m.ProcessID, m.Profile, nil); err != nil {
+			return nil, err
+		}
+	}
+	stored, fresh, err := p.create(r.Context(), f, t)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{status: http.StatusOK, flow: stored, address: address, replayed: !fresh}
+	if fresh {
+		return a, nil
+	}
+	known, err := taskOf(stored.Message)
+	switch {
+	case err != nil:
+		return nil, err
+	case known.Prepare == nil || known.Prepare.fingerprint(false) != m.fingerprint(false):
+		return nil, refused(http.StatusConflict, "flow_exists", "there is a data flow of this processId, for something else")
+	case address != nil && !stored.State.Terminal():
+		a.flow, a.address, err = p.reissue(r.Context(), stored.ID)
+	case stored.State.Terminal():
+		a.address = nil
+	}
+	return a, err
+}
+
+// readMessage reads a message and looks at what this fleet has to say to it.
+func (p *Plane) readMessage(r *http.Request) (Message, error) {
+	m, err := readMessage(r.Body)
+	if err != nil {
+		return m, err
+	}
+	if len(p.config.CallbackAllow) > 0 && m.CallbackAddress != "" && !p.trusts(m.CallbackAddress) {
+		return m, &invalid{[]error{errors.New("callbackAddress: not one that this data plane may call")}}
+	}
+	if _, err := declaredBytes(Task{Start: &m}); err != nil {
+		return m, &invalid{[]error{err}}
+	}
+	return m, nil
+}
+
+// newFlow is a flow as a message asks for it.
+func (p *Plane) newFlow(m Message, moves bool, state records.FlowState) records.NewFlow {
+	return records.NewFlow{
+		ID: m.ProcessID, Record: keyOf(m.ProcessID).ID(), Fingerprint: m.fingerprint(false), Moves: moves, State: state,
+		Attempt: records.NewToken(), Profile: m.Profile, Dataset: m.DatasetID, ReplyTo: m.CallbackAddress,
+	}
+}
+
+// create adds a flow with its task.
+func (p *Plane) create(ctx context.Context, f records.NewFlow, t Task) (records.Flow, bool, error) {
+	var err error
+	if f.Message, err = t.bytes(); err != nil {
+		return records.Flow{}, false, err
+	}
+	return p.store.CreateFlow(ctx, f)
+}
+
+// running is the state in which a flow begins to run.
+func (p *Plane) runningState() records.FlowState {
+	if p.config.Async {
+		return records.FlowStarting
+	}
+	return records.FlowStarted
+}
+
+// start makes a flow, or begins one that was prepared; and repeated finds it.
+func (p *Plane) start(r *http.Request) (*answer, error) {
+	m, err := p.readMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	t := Task{Start: &m}
+	if m.direction() == Pull && m.DataAddress != nil {
+		return nil, &invalid{[]error{errors.New("dataAddress: a pull has none; this data plane makes it")}}
+	}
+	if held, err := p.store.LoadFlow(r.Context(), m.ProcessID); err == nil {
+		return p.startAgain(r.Context(), held.Flow, m)
+	} else if !errors.Is(err, records.ErrNotFound) {
+		return nil, err
+	}
+	if err := p.possible(t); err != nil {
+		return nil, &invalid{[]error{err}}
+	}
+	if !m.tracked() {
+		return p.startUntracked(r, t)
+	}
+	if m.direction() == Pull {
+		return p.startPull(r.Context(), m, t)
+	}
+	return p.startPush(r.Context(), m, t)
+}
+
+// possible reports why a task can never be done.
+func (p *Plane) possible(t Task) error {
+	_, err := p.config.Ends.Source(t)
+	if t.message().direction() == Push {
+		_, sink := p.config.Ends.Sink(t)
+		err = errors.Join(err, sink)
+	}
+	return err
+}
+
+func (p *Plane) startPush(ctx context.Context, m Message, t Task) (*answer, error) {
+	if err := p.admit(); err != nil {
+		return nil, err
+	}
+	if p.config.Ends.Bound(t) {
+		t.Slot = p.config.Slot
+	}
+	f := p.newFlow(m, true, p.runningState())
+	stored, fresh, err := p.create(ctx, f, t)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		return p.startAgain(ctx, stored, m)
+	}
+	return p.launch(ctx, stored.ID, false)
+}
+
+// admit refuses what this node has no place for, in line included.
+func (p *Plane) admit() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.leaving:
+		return busy(http.StatusServiceUnavailable, "not_serving", "this node is leaving; ask another", time.Second)
+	case len(p.runs)+p.solo >= p.config.Flows+p.config.Queue:
+		return busy(http.StatusTooManyRequests, "too_many_flows", "this node moves, and keeps waiting, as many data flows as it may", 5*time.Second)
+	}
+	return nil
+}
+
+// launch has a flow that runs moved, and says how it stands.
+func (p *Plane) launch(ctx context.Context, id string, replayed bool) (*answer, error) {
+	held, err := p.ensure(ctx, id, startPatience)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{status: http.StatusOK, flow: held.Flow, replayed: replayed}
+	if held.Flow.State == records.FlowStarting || p.config.Async && !replayed {
+		a.status = http.StatusAccepted
+		if held.Flow.State == records.FlowStarted { // it was quick; the callback says so
+			a.flow.State = records.FlowStarting
+		}
+	}
+	return a, nil
+}
+
+// startAgain answers the start of a flow that exists: by what it is, never by
+// running it a second time.
+func (p *Plane) startAgain(ctx context.Context, f records.Flow, m Message) (*answer, error) {
+	known, err := taskOf(f.Message)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !known.sameStart(&m):
+		return nil, refused(http.StatusConflict, "flow_exists", "there is a data flow of this processId, for something else; it is unchanged")
+	case known.Start == nil:
+		return p.startPrepared(ctx, f, known, m)
+	case p.config.RejectDuplicates && known.Start.MessageID != m.MessageID:
+		return nil, refused(http.StatusConflict, "flow_exists", "the data flow exists, and this data plane is told to refuse a repeated start")
+	case !f.Moves && f.State == records.FlowStarted && m.direction() == Pull:
+		a := &answer{status: http.StatusOK, replayed: true}
+		a.flow, a.address, err = p.reissue(ctx, f.ID)
+		return a, err
+	}
+	return p.launch(ctx, f.ID, true)
+}
+
+// startPrepared begins a flow that was prepared.
+func (p *Plane) startPrepared(ctx context.Context, f records.Flow, known Task, m Message) (*answer, error) {
+	if f.State != records.FlowPrepared {
+		return nil, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot be started")
+	}
+	known.Start = &m
+	raw, err := known.bytes()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.possible(known); err != nil {
+		return nil, &invalid{[]error{err}}
+	}
+	move := records.FlowMove{ID: f.ID, Attempt: records.NewToken(), Version: f.Version, To: records.FlowStarted, Message: raw, ReplyTo: m.CallbackAddress}
+	a := &answer{status: http.StatusOK}
+	if m.direction() == Pull {
+		if a.address, move.Tokens, err = p.issue(f.ID, m.Profile, nil); err != nil {
+			return nil, err
+		}
+	}
+	if a.flow, err = p.store.MoveFlow(ctx, move); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// started tells a consumer's flow that the other side has begun.
+func (p *Plane) started(r *http.Request) (*answer, error) {
+	c, err := readCommand(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return p.change(r, c, records.FlowStarted, func(f records.Flow, t Task) error {
+		switch {
+		case f.Moves || t.Prepare == nil:
+			return refused(http.StatusConflict, "wrong_side", "started is said to the consumer's data plane")
+		case c.DataAddress != nil && t.message().direction() == Push:
+			return &invalid{[]error{errors.New("dataAddress: a push has none here")}}
+		}
+		return nil
+	})
+}
+
+// resume goes on with a flow that was suspended.
+func (p *Plane) resume(r *http.Request) (*answer, error) {
+	c, err := readCommand(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.admit(); err != nil {
+		return nil, err
+	}
+	a, err := p.change(r, c, records.FlowStarted, func(f records.Flow, _ Task) error {
+		if f.State != records.FlowSuspended && !f.State.Running() {
+			return refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot be resumed")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.bare = false
+	if a.flow.Moves {
+		held, err := p.ensure(r.Context(), a.flow.ID, startPatience)
+		a.flow = held.Flow
+		return a, err
+	}
+	return a, nil
+}
+
+// change moves a flow that nobody runs into a running state, with the address
+// that came along. One that runs already is left as it is: the request is a
+// repeat.
+func (p *Plane) change(r *http.Request, c command, to records.FlowState, check func(f records.Flow, t Task) error) (*answer, error) {
+	ctx, attempt := r.Context(), records.NewToken()
+	for try := 0; ; try++ {
+		held, err := p.store.LoadFlow(ctx, flowID(r))
+		if err != nil {
+			return nil, err
+		}
+		f := held.Flow
+		t, err := taskOf(f.Message)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case f.State.Terminal():
+			return nil, refused(http.StatusConflict, "flow_has_ended", "the data flow is "+string(f.State)+", which is final")
+		case check(f, t) != nil:
+			return nil, check(f, t)
+		case f.State.Running():
+			return &answer{status: http.StatusOK, flow: f, bare: true, replayed: true}, nil
+		}
+		moved, address, err := p.moveTo(ctx, f, t, to, c.DataAddress, attempt)
+		switch {
+		case err == nil:
+			return &answer{status: http.StatusOK, flow: moved, address: address, bare: true}, nil
+		case !errors.Is(err, records.ErrFenced) || try == 20:
+			return nil, err
+		case !sleep(ctx, 25*time.Millisecond): // its last execution is about to let go of it
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (p *Plane) moveTo(ctx context.Context, f records.Flow, t Task, to records.FlowState, to2 *DataAddress, attempt records.Token) (records.Flow, *DataAddress, error) {
+	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to}
+	if to2 != nil {
+		t.Address = to2
+		raw, err := t.bytes()
+		if err != nil {
+			return f, nil, err
+		}
+		m.Message = raw
+	}
+	var address *DataAddress
+	if f.State == records.FlowSuspended && p.offers(f, t) { // what was issued before was revoked
+		var err error
+		if address, m.Tokens, err = p.issue(f.ID, f.Profile, nil); err != nil {
+			return f, nil, err
+		}
+	}
+	moved, err := p.store.MoveFlow(ctx, m)
+	return moved, address, err
+}
+
+// offers reports whether others come to this fleet for the flow's data, or with
+// it.
+func (p *Plane) offers(f records.Flow, t Task) bool {
+	if f.Moves {
+		return false
+	}
+	return (t.Start != nil) == (t.message().direction() == Pull)
+}
+
+func (p *Plane) suspend(r *http.Request) (*answer, error) {
+	return p.ordered(r, records.FlowSuspended)
+}
+
+func (p *Plane) terminate(r *http.Request) (*answer, error) {
+	return p.ordered(r, records.FlowTerminated)
+}
+
+func (p *Plane) ordered(r *http.Request, to records.FlowState) (*answer, error) {
+	c, err := readCommand(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.order(r.Context(), flowID(r), to, c.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{status: http.StatusOK, flow: f, bare: true}, nil
+}
+
+// completed ends a flow of which only the other side knows that all was moved.
+func (p *Plane) completed(r *http.Request) (*answer, error) {
+	if err := readEmpty(r.Body); err != nil {
+		return nil, err
+	}
+	held, err := p.store.LoadFlow(r.Context(), flowID(r))
+	f := held.Flow
+	switch {
+	case err != nil:
+		return nil, err
+	case f.State == records.FlowCompleted:
+		return &answer{status: http.StatusOK, flow: f, bare: true, replayed: true}, nil
+	case f.State != records.FlowStarted:
+		return nil, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot be completed")
+	case f.Moves:
+		return nil, refused(http.StatusConflict, "wrong_side", "this data plane moves the bytes, and says itself when they are all there")
+	}
+	f, err = p.store.MoveFlow(r.Context(), records.FlowMove{
+		ID: f.ID, Attempt: records.NewToken(), Version: f.Version, To: records.FlowCompleted, Tokens: []byte{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.cutEverywhere(r.Context(), f.ID)
+	return &answer{status: http.StatusOK, flow: f, bare: true}, nil
+}
+
+func (p *Plane) status(r *http.Request) (*answer, error) {
+	held, err := p.store.LoadFlow(r.Context(), flowID(r))
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{status: http.StatusOK, flow: held.Flow, full: true, owner: &held}
+	if run := p.running(held.Flow.ID); run != nil && run.fence == held.Fence {
+		a.flow.Progress.Bytes = max(run.bytes.Load(), a.flow.Progress.Bytes)
+	}
+	return a, nil
+}

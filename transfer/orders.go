@@ -1,0 +1,153 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/transfer/move"
+)
+
+// order brings a flow to suspended or terminated, wherever its bytes are moved,
+// and returns when they have stopped. What is wanted is written down first, so
+// whoever has the flow, or takes it over, heeds it also if no word reaches it.
+func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reason string) (records.Flow, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.config.OrderTimeout)
+	defer cancel()
+	attempt := records.NewToken()
+	for try := 0; ; try++ {
+		held, err := p.store.LoadFlow(ctx, id)
+		if err != nil {
+			return records.Flow{}, err
+		}
+		f := held.Flow
+		switch {
+		case f.State == to && (try > 0 || to == records.FlowSuspended):
+			return f, nil
+		case f.State.Terminal():
+			return f, refused(http.StatusConflict, "flow_has_ended", "the data flow is "+string(f.State)+", which is final")
+		case !f.State.CanBecome(to):
+			return f, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot become "+string(to))
+		}
+		if f.Moves && f.State.Running() && held.InProgress() {
+			err = p.orderOwner(ctx, held, to, reason)
+		} else {
+			f, err = p.moveIdle(ctx, f, to, reason, attempt)
+			if err == nil {
+				return f, nil
+			}
+		}
+		if err != nil && !errors.Is(err, records.ErrFenced) {
+			return f, err
+		}
+		if !sleep(ctx, min(time.Duration(try+1)*10*time.Millisecond, 250*time.Millisecond)) {
+			return f, busy(http.StatusServiceUnavailable, "order_pending",
+				"what is wanted is written down and will be done; who moves the bytes has not confirmed yet that they stopped", time.Second)
+		}
+	}
+}
+
+// moveIdle moves a flow that nobody runs, and takes away what it left.
+func (p *Plane) moveIdle(ctx context.Context, f records.Flow, to records.FlowState, reason string, attempt records.Token) (records.Flow, error) {
+	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to, Reason: reason, Tokens: []byte{}}
+	if f.Moves && to.Terminal() {
+		m.Progress = &records.Progress{Bytes: f.Progress.Bytes, Total: f.Progress.Total}
+	}
+	moved, err := p.store.MoveFlow(ctx, m)
+	if err != nil {
+		return f, err
+	}
+	if to.Terminal() {
+		p.discard(ctx, f)
+	}
+	if !f.Moves {
+		p.cutEverywhere(ctx, f.ID)
+	}
+	return moved, nil
+}
+
+// discard takes away what a flow has begun at its sink. It is done as far as it
+// can be from here; what stays has a name that nobody reads.
+func (p *Plane) discard(ctx context.Context, f records.Flow) {
+	t, err := taskOf(f.Message)
+	if err != nil || !f.Moves || f.Attempts == 0 || !p.reaches(t) {
+		return
+	}
+	sink, err := p.config.Ends.Sink(t)
+	if err != nil {
+		return
+	}
+	token := ""
+	if c := checkpointOf(f.Progress.Checkpoint); c != nil {
+		token = c.Token
+	}
+	if err := sink.Discard(ctx, move.Identity{Flow: f.ID, Epoch: f.Epoch}, token); err != nil {
+		p.log.WarnContext(ctx, "leftovers at the sink", "record", f.Record, "error", err)
+	}
+}
+
+// orderOwner has the owner of a running flow stop it. If it cannot be reached
+// and is dead, the flow is taken over, which ends it.
+func (p *Plane) orderOwner(ctx context.Context, h records.HeldFlow, to records.FlowState, reason string) error {
+	if _, err := p.store.WantFlow(ctx, h.Flow.ID, to, reason); err != nil {
+		return err
+	}
+	if h.Fence.Executor == p.config.Peers.Self() && p.halt(ctx, h.Flow.ID, h.Flow.Record, to) {
+		return nil
+	}
+	if h.Fence.Executor != p.config.Peers.Self() {
+		err := p.config.Peers.Heed(ctx, h.URL, h.Flow.ID)
+		if err == nil {
+			return nil
+		}
+		p.log.WarnContext(ctx, "owner of a flow not reached", "record", h.Flow.Record, "executor", h.Fence.Executor, "error", err)
+	}
+	_, err := p.ensure(ctx, h.Flow.ID, p.config.OrderTimeout)
+	return err
+}
+
+// halt stops this process' copy and waits until nothing of it is left, record
+// included. False: there is none.
+func (p *Plane) halt(ctx context.Context, id string, record records.ID, to records.FlowState) bool {
+	r := p.running(id)
+	if r == nil {
+		return false
+	}
+	r.cancel(&wanted{to})
+	done, here := p.config.Coordinator.Entry(record)
+	if !here {
+		return true
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// heed is asked by another node: look at what the store says is wanted of a
+// flow. It acts on nothing that the asker says.
+func (p *Plane) heed(r *http.Request) (*answer, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.config.OrderTimeout)
+	defer cancel()
+	id := flowID(r)
+	held, err := p.store.LoadFlow(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	f := held.Flow
+	switch {
+	case !f.Moves:
+		p.lookAtStreams(f)
+	case f.Wanted != "" && held.Fence.Executor == p.config.Peers.Self():
+		if !p.halt(ctx, id, f.Record, f.Wanted) {
+			return nil, refused(http.StatusNotFound, "flow_not_here", "this node does not move that data flow")
+		}
+		if held, err = p.store.LoadFlow(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return &answer{status: http.StatusOK, flow: held.Flow}, nil
+}

@@ -1,0 +1,379 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/takeover"
+	"github.com/probate-dev/probate/transfer/move"
+)
+
+// ending is what a flow came to, as its record remembers it too: should the
+// flow's row not have been written, it can be written from there.
+type ending struct {
+	State  records.FlowState `json:"state"`
+	Reason string            `json:"reason,omitempty"`
+	Bytes  int64             `json:"bytes"`
+	SHA256 []byte            `json:"sha256,omitempty"`
+	Told   string            `json:"told,omitempty"` // the callback that goes with it
+}
+
+// completion of a record whose flow is over.
+func (e ending) completion() takeover.Completion {
+	body, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // strings and numbers are always marshalled
+	}
+	return takeover.Completion{Kind: takeover.Completed, Response: records.Response{
+		Status: 200, Headers: []records.Header{{Name: "Content-Type", Value: "application/json"}}, Body: body,
+	}}
+}
+
+// endingOf reads it back. The zero ending: there is none.
+func endingOf(r *records.Response) ending {
+	var e ending
+	if r == nil || json.Unmarshal(r.Body, &e) != nil || !e.State.Terminal() {
+		return ending{}
+	}
+	return e
+}
+
+// interrupted ends work that somebody is to do again: nothing is seen of it,
+// and its key is free.
+func interrupted(why string) takeover.Completion {
+	return takeover.Completion{Kind: takeover.Untouched, Reason: why}
+}
+
+// work moves a flow's bytes under the claim of its record. begun is called when
+// this node has the flow, and knows how it stands.
+func (p *Plane) work(ctx context.Context, id string, begun func()) takeover.Completion {
+	claim, ok := takeover.ClaimFrom(ctx)
+	if !ok {
+		return interrupted("not under a claim")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{flow: id, fence: claim.Record.Fence(), cancel: cancel}
+	if !p.enter(r) {
+		begun()
+		return interrupted("node is leaving")
+	}
+	defer p.exit(r)
+	flow, err := p.begin(ctx, r)
+	r.begun.Store(true)
+	begun()
+	switch {
+	case errors.Is(err, errOver):
+		return ending{State: flow.State, Reason: flow.Reason, Bytes: flow.Progress.Bytes, SHA256: flow.Progress.SHA256}.completion()
+	case err != nil:
+		return interrupted(err.Error())
+	case flow.Wanted != "":
+		cancel(&wanted{flow.Wanted})
+	}
+	p.log.InfoContext(ctx, "flow begins", "record", flow.Record, "epoch", r.fence.Epoch, "attempts", flow.Attempts, "from", flow.Progress.Bytes)
+	result, err := p.moveBytes(ctx, r, flow)
+	return p.conclude(ctx, r, flow, result, err)
+}
+
+func (p *Plane) enter(r *run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leaving {
+		return false
+	}
+	p.runs[r.flow] = r
+	return true
+}
+
+func (p *Plane) exit(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runs[r.flow] == r {
+		delete(p.runs, r.flow)
+	}
+}
+
+// running is this process' copy of a flow, or nil.
+func (p *Plane) running(id string) *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs[id]
+}
+
+var (
+	errOver    = errors.New("flow has ended")
+	errNotOurs = errors.New("flow is not to be run now")
+)
+
+// begin notes that an execution begins: the flow is this epoch's from here on.
+func (p *Plane) begin(ctx context.Context, r *run) (records.Flow, error) {
+	attempt := records.NewToken()
+	return persist(ctx, func() (records.Flow, error) {
+		held, err := p.store.LoadFlow(ctx, r.flow)
+		switch {
+		case errors.Is(err, records.ErrNotFound):
+			return records.Flow{}, errNotOurs
+		case err != nil:
+			return records.Flow{}, err
+		case held.Flow.State.Terminal():
+			return held.Flow, errOver
+		case !held.Flow.State.Running() || held.Fence != r.fence:
+			return held.Flow, errNotOurs
+		}
+		m := records.FlowMove{ID: r.flow, Attempt: attempt, Fence: r.fence, To: records.FlowStarted, Begin: true}
+		if held.Flow.State == records.FlowStarting {
+			m.Callback = p.callback(held.Flow, eventStarted, records.FlowStarted, "")
+		}
+		return p.store.MoveFlow(ctx, m)
+	})
+}
+
+// persist repeats a call while the store cannot be reached.
+func persist[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	pace := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	return backoff.RetryWithData(func() (T, error) {
+		got, err := call()
+		if err != nil && !errors.Is(err, records.ErrUnavailable) {
+			return got, backoff.Permanent(err)
+		}
+		return got, err
+	}, backoff.WithContext(pace, ctx))
+}
+
+// panicked is a copy that a fault of our own, or of a library, ended.
+type panicked struct{ reason string }
+
+func (e *panicked) Error() string { return e.reason }
+
+// moveBytes copies, round after round: a round that came further gives hope
+// for the next.
+func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.Result, error) {
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-ctx.Done():
+		return move.Result{}, context.Cause(ctx)
+	}
+	job, err := p.job(r, flow)
+	if err != nil {
+		return move.Result{}, err
+	}
+	p.ledger.open(r)
+	defer p.ledger.close(r)
+	pause := p.config.RoundPause
+	for idle, furthest := 0, int64(0); ; {
+		result, err := copyGuarded(ctx, job)
+		if err == nil || ctx.Err() != nil {
+			return result, err
+		}
+		if _, ours := errors.AsType[*panicked](err); !ours && !move.Transient(err) {
+			return result, err
+		}
+		if idle++; result.Bytes > furthest {
+			idle, furthest, pause = 0, result.Bytes, p.config.RoundPause
+		}
+		if idle >= p.config.Rounds {
+			return result, fmt.Errorf("gave up after %d tries that came no further: %w", idle, err)
+		}
+		p.log.WarnContext(ctx, "copy failed and is begun again", "record", flow.Record, "epoch", r.fence.Epoch, "bytes", result.Bytes, "error", err)
+		if !sleep(ctx, pause) {
+			return result, context.Cause(ctx)
+		}
+		pause = min(2*pause, time.Minute)
+		job.Resume = r.resume(job.Resume)
+	}
+}
+
+// sleep reports whether it came to its end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// copyGuarded turns a panic into an error: one flow must not take the others
+// down.
+func copyGuarded(ctx context.Context, job move.Job) (result move.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicked{fmt.Sprintf("copy panicked: %v\n%s", v, debug.Stack())}
+		}
+	}()
+	return move.Copy(ctx, job)
+}
+
+// resume is the last checkpoint that this run has saved, or else the one it
+// began with.
+func (r *run) resume(first *move.Checkpoint) *move.Checkpoint {
+	if c := checkpointOf(r.checkpoint); c != nil {
+		return c
+	}
+	return first
+}
+
+func checkpointOf(raw []byte) *move.Checkpoint {
+	var c move.Checkpoint
+	if len(raw) == 0 || json.Unmarshal(raw, &c) != nil {
+		return nil
+	}
+	return &c
+}
+
+// job is what is to be copied. An error is for good.
+func (p *Plane) job(r *run, flow records.Flow) (move.Job, error) {
+	t, err := taskOf(flow.Message)
+	if err != nil {
+		return move.Job{}, err
+	}
+	source, err := p.config.Ends.Source(t)
+	if err != nil {
+		return move.Job{}, err
+	}
+	sink, err := p.config.Ends.Sink(t)
+	if err != nil {
+		return move.Job{}, err
+	}
+	declared, err := declaredBytes(t)
+	if err != nil {
+		return move.Job{}, err
+	}
+	return move.Job{
+		Identity: move.Identity{Flow: flow.ID, Epoch: r.fence.Epoch},
+		Source:   noting{source, r}, Sink: sink, Length: declared.length, SHA256: declared.sha256,
+		MaxBytes: p.config.MaxBytes, StallTimeout: p.config.StallTimeout,
+		Resume: checkpointOf(flow.Progress.Checkpoint), SaveEvery: p.config.NoteEvery,
+		Save: func(ctx context.Context, c move.Checkpoint) error {
+			raw, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			p.ledger.save(ctx, r, raw)
+			return context.Cause(ctx)
+		},
+		Progress:     r.bytes.Store,
+		BeforeCommit: func(ctx context.Context) error { return p.mayCommit(ctx, r) },
+		Keep:         keeps,
+	}, nil
+}
+
+// noting tells a run how long its source is.
+type noting struct {
+	move.Source
+	run *run
+}
+
+// Open implements [move.Source].
+func (n noting) Open(ctx context.Context, from int64, validator string) (*move.Body, error) {
+	b, err := n.Source.Open(ctx, from, validator)
+	if err == nil {
+		n.run.total.Store(max(b.Length, 0))
+	}
+	return b, err
+}
+
+// mayCommit asks for the fence, just before bytes become visible: of the lease
+// first, whose loss the store may not know of yet, then of the store.
+func (p *Plane) mayCommit(ctx context.Context, r *run) error {
+	if err := takeover.BeforeEffect(ctx); err != nil {
+		return err
+	}
+	_, err := persist(ctx, func() (struct{}, error) { return struct{}{}, p.store.HoldsFlow(ctx, r.flow, r.fence) })
+	return err
+}
+
+// keeps decides what stays at a sink when a copy ends: all that somebody may go
+// on with. After a fence it is the successor's, whoever that is.
+func keeps(err error) bool {
+	if w, ordered := errors.AsType[*wanted](err); ordered {
+		return w.state == records.FlowSuspended
+	}
+	fault, ok := errors.AsType[*move.Fault](err)
+	return !ok || fault.Transient
+}
+
+// conclude writes what the copy came to.
+func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result move.Result, err error) takeover.Completion {
+	e := ending{Bytes: max(result.Bytes, r.bytes.Load())}
+	order, ordered := errors.AsType[*wanted](context.Cause(ctx))
+	switch {
+	case err == nil:
+		e.State, e.SHA256, e.Told = records.FlowCompleted, result.SHA256[:], eventCompleted
+	case ordered:
+		e.State, e.Reason = order.state, p.reasonOf(flow.ID)
+	case errors.Is(err, records.ErrFenced), errors.Is(err, move.ErrSuperseded):
+		return p.overtaken(ctx, r, flow)
+	case ctx.Err() != nil:
+		return interrupted(fmt.Sprintf("interrupted: %v", context.Cause(ctx)))
+	default:
+		e.State, e.Reason, e.Told = records.FlowTerminated, err.Error(), eventErrored
+	}
+	return p.write(ctx, r, flow, e)
+}
+
+// reasonOf is what was said with the order.
+func (p *Plane) reasonOf(id string) string {
+	limit, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	held, err := p.store.LoadFlow(limit, id)
+	if err != nil {
+		return ""
+	}
+	return held.Flow.Reason
+}
+
+// overtaken is a run whose fence no longer held when it was asked for, or of
+// which something else is wanted.
+func (p *Plane) overtaken(ctx context.Context, r *run, flow records.Flow) takeover.Completion {
+	held, err := p.store.LoadFlow(ctx, flow.ID)
+	if err == nil && held.Fence == r.fence && held.InProgress() && held.Flow.Wanted != "" {
+		return p.write(ctx, r, flow, ending{State: held.Flow.Wanted, Reason: held.Flow.Reason, Bytes: r.bytes.Load()})
+	}
+	return interrupted("overtaken")
+}
+
+// write moves the flow to its ending, under the fence. What cannot be written
+// now goes with the record, from which the flow is written later.
+func (p *Plane) write(ctx context.Context, r *run, flow records.Flow, e ending) takeover.Completion {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), writePatience)
+	defer cancel()
+	m := records.FlowMove{
+		ID: flow.ID, Attempt: records.NewToken(), Fence: r.fence, To: e.State, Reason: e.Reason,
+		Progress: &records.Progress{Bytes: e.Bytes, Total: r.total.Load(), SHA256: e.SHA256, Checkpoint: r.checkpoint},
+	}
+	if e.State.Terminal() {
+		m.Progress.Checkpoint, m.Tokens = nil, []byte{}
+	} else if m.Progress.Checkpoint == nil {
+		m.Progress.Checkpoint = flow.Progress.Checkpoint
+	}
+	if e.Told != "" {
+		m.Callback = p.callback(flow, e.Told, e.State, e.Reason)
+	}
+	_, err := persist(limit, func() (records.Flow, error) { return p.store.MoveFlow(limit, m) })
+	p.log.InfoContext(ctx, "flow ends", "record", flow.Record, "epoch", r.fence.Epoch, "state", e.State, "bytes", e.Bytes, "reason", e.Reason, "error", err)
+	p.kick()
+	switch {
+	case errors.Is(err, records.ErrFenced):
+		return interrupted("overtaken")
+	case e.State.Terminal():
+		return e.completion()
+	}
+	return interrupted("suspended")
+}
+
+// writePatience is how long a flow's ending is tried to be written before it
+// goes with the record. It is shorter than a margin, so that work returns in
+// time after its lease has ended.
+const writePatience = 2 * time.Second

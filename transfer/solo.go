@@ -1,0 +1,61 @@
+package transfer
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/transfer/move"
+)
+
+// startUntracked does what a start asks for here and now. Nothing is remembered
+// of it, so nobody takes it over, and who hangs up ends it.
+func (p *Plane) startUntracked(r *http.Request, t Task) (*answer, error) {
+	if err := p.admit(); err != nil {
+		return nil, err
+	}
+	p.countSolo(1)
+	defer p.countSolo(-1)
+	if t.message().direction() == Pull {
+		return &answer{stream: &t}, nil
+	}
+	source, err := p.config.Ends.Source(t)
+	if err != nil {
+		return nil, err
+	}
+	sink, err := p.config.Ends.Sink(t)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := declaredBytes(t)
+	if err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	m := t.message()
+	result, err := move.Copy(ctx, move.Job{
+		Identity: move.Identity{Flow: "untracked/" + m.ProcessID + "/" + m.MessageID, Epoch: time.Now().UnixMicro()},
+		Source:   source, Sink: sink, Length: declared.length, SHA256: declared.sha256,
+		MaxBytes: p.config.MaxBytes, StallTimeout: p.config.StallTimeout,
+	})
+	if err != nil {
+		return nil, refused(http.StatusBadGateway, "transfer_failed", err.Error())
+	}
+	return &answer{status: http.StatusOK, full: true, flow: records.Flow{
+		ID: m.ProcessID, State: records.FlowCompleted, Attempts: 1,
+		Progress:  records.Progress{Bytes: result.Bytes, Total: result.Bytes, SHA256: result.SHA256[:]},
+		CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(),
+	}}, nil
+}
+
+func (p *Plane) countSolo(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.solo += n
+}
