@@ -155,7 +155,9 @@ func readOrder(r *http.Request, into interface{ check() error }) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			err = nil
+		} else if err == nil {
 			err = errors.New("something follows the JSON object")
 		}
 	}

@@ -21,7 +21,7 @@ func TestCodes(t *testing.T) {
 	t.Parallel()
 	t.Run("OfProblemsAreThoseOfTheGateway", func(t *testing.T) {
 		t.Parallel()
-		d, said := load(t, "idempotency.yaml"), problemCodes(t)
+		d, said := load(t, "idempotency.yaml"), tableOf(t, "problem.go", "code")
 		if diff := cmp.Diff(said, d.statuses(t)); diff != "" {
 			t.Errorf("codes by status (-code +document):\n%s", diff)
 		}
@@ -29,17 +29,22 @@ func TestCodes(t *testing.T) {
 			t.Errorf("all codes (-code +document):\n%s", diff)
 		}
 	})
-	t.Run("OfRefusalsAreThoseOfTheProbeHandler", func(t *testing.T) {
+	t.Run("OfRefusalsAreThoseOfTheInternalListener", func(t *testing.T) {
 		t.Parallel()
 		d, said := load(t, "internal.yaml"), refusalCodes(t)
 		for _, routers := range []string{"not_found", "method_not_allowed"} {
 			delete(said, routers) // of a handler that serves nothing else
 		}
-		if diff := cmp.Diff(said, d.statuses(t)); diff != "" {
-			t.Errorf("codes by status (-code +document):\n%s", diff)
-		}
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(said)), d.enum(t, "/components/schemas/Refusal/properties/code")); diff != "" {
 			t.Errorf("all codes (-code +document):\n%s", diff)
+		}
+		toOperators := tableOf(t, "admin_problem.go", "adminCode")
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(toOperators)), d.enum(t, "/components/schemas/OperatorRefusal/properties/code")); diff != "" {
+			t.Errorf("all codes to operators (-code +document):\n%s", diff)
+		}
+		maps.Copy(said, toOperators)
+		if diff := cmp.Diff(said, d.statuses(t)); diff != "" {
+			t.Errorf("codes by status (-code +document):\n%s", diff)
 		}
 	})
 }
@@ -85,10 +90,11 @@ func (d *document) enum(t *testing.T, pointer string) []string {
 	return words
 }
 
-// problemCodes reads the table of package api: from each code to its status.
-func problemCodes(t *testing.T) map[string]int {
+// tableOf reads a table of package api: from each code, whose type is named, to
+// its status.
+func tableOf(t *testing.T, name, codeType string) map[string]int {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/problem.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../api/"+name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +102,7 @@ func problemCodes(t *testing.T) map[string]int {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ValueSpec:
-			if id, ok := n.Type.(*ast.Ident); ok && id.Name == "code" {
+			if id, ok := n.Type.(*ast.Ident); ok && id.Name == codeType {
 				names[n.Names[0].Name] = literal(n.Values[0])
 			}
 		case *ast.KeyValueExpr:

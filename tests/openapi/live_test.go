@@ -43,6 +43,7 @@ func TestNode(t *testing.T) {
 		{"AcceptsTheKeysThatAreDescribed", keys},
 		{"ExplainsProblems", problems},
 		{"AsksReconcilersWhatIsDescribed", reconcilers},
+		{"DoesWhatOperatorsAsk", operators},
 		{"SaysThatItLeaves", leaving},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.run(t, n, codes) })

@@ -36,12 +36,13 @@ type service struct {
 
 	mu        sync.Mutex
 	questions [][]byte // that it was asked as a reconciler
+	statement string   // that it answers then
 	held      chan struct{}
 	arrived   chan struct{}
 }
 
 func startService(t *testing.T) *service {
-	s := &service{held: make(chan struct{}), arrived: make(chan struct{}, 16)}
+	s := &service{statement: applied, held: make(chan struct{}), arrived: make(chan struct{}, 16)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{route}/{rest...}", s.serve)
 	mux.HandleFunc("POST /reconcile", s.reconcile)
@@ -88,7 +89,14 @@ func (s *service) reconcile(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&question) // the schema will tell
 	s.questions = append(s.questions, question)
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(applied))
+	_, _ = w.Write([]byte(s.statement))
+}
+
+// tell changes what reconcilers are answered.
+func (s *service) tell(statement string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statement = statement
 }
 
 // applied is what the service answers as a reconciler.
@@ -100,6 +108,9 @@ func startNode(t *testing.T) *node {
 	s := startService(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), []byte(`{"keys": []}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "operators"), []byte(operatorLines()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "node.yaml")
@@ -129,9 +140,10 @@ func configuration(service, dir string) string {
 store: sqlite:%s
 listen: 127.0.0.1:0
 internal: {listen: "127.0.0.1:0", token: %s}
+operators: {tokens_file: %s}
 log: {format: json}
 routes:
-`, filepath.Join(dir, "probate.db"), fleetToken)
+`, filepath.Join(dir, "probate.db"), fleetToken, filepath.Join(dir, "operators"))
 	for _, r := range []struct{ name, upstream, more string }{
 		{"plain", service, ""},
 		{"held", service, ""},
