@@ -4,8 +4,10 @@ package tests_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -46,13 +48,20 @@ func newNewcomer(t *testing.T) newcomer {
 			}
 		}
 	}
+	const token = "a token of hers"
+	operators := filepath.Join(t.TempDir(), "operators")
+	line := fmt.Sprintf("operate newcomer sha256:%x\n", sha256.Sum256([]byte(token)))
+	if err := os.WriteFile(operators, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	service, public, internal := freeAddress(t), freeAddress(t), freeAddress(t)
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "PROBATE_") || strings.HasPrefix(v, "DATABASE_URL=")
 	})
 	return newcomer{
 		folder: folder, node: public,
-		env:   append(env, "PROBATE_LISTEN="+public, "PROBATE_INTERNAL_LISTEN="+internal, "NO_PROXY=*"),
+		env:   append(env, "PROBATE_LISTEN="+public, "PROBATE_INTERNAL_LISTEN="+internal, "NO_PROXY=*",
+			"PROBATE_OPERATORS_TOKENS_FILE="+operators, "PROBATE_OPERATOR_TOKEN="+token),
 		ports: strings.NewReplacer("127.0.0.1:9000", service, "localhost:8080", public, "127.0.0.1:8081", internal),
 	}
 }
@@ -169,7 +178,7 @@ func (r readme) runSession(t *testing.T) {
 	}
 	n.console(t, r.in(t, "In front of your service", "console", 1)[0])
 	n.console(t, r.in(t, "Health", "console", 1)[0])
-	n.operate(t, r.in(t, "When a key is stuck", "sh", 2))
+	n.operate(t, r.in(t, "When a key is stuck", "sh", 4))
 	n.migrate(t, r.in(t, "Migrations", "sh", 1)[0])
 }
 
@@ -186,10 +195,12 @@ func (n newcomer) operate(t *testing.T, blocks []string) {
 	record, executor := listed.Records[0].Record, listed.Records[0].Executor
 	says := map[string]string{
 		"records list --key": record, "records show": "Nothing is to be done.", "executors list": executor, "doctor": "ok",
+		"records erase": "erased what 0 records said", "operators token": "operate ada sha256:",
 	}
 	for line := range strings.Lines(strings.Join(blocks, "")) {
 		out, code := n.run(t, strings.TrimSpace(line), "RECORD="+record, "EXECUTOR="+executor)
-		refused := strings.Contains(line, "executors fence") // it lives
+		refused := strings.Contains(line, "executors fence") || // it lives
+			strings.Contains(line, `"$RECORD" --reason`) // it is finalized
 		if refused != (code == 4) || !refused && code != 0 {
 			t.Errorf("%s: exit code %d\n%s", line, code, out)
 		}

@@ -125,7 +125,7 @@ func TestReadme(t *testing.T) {
 			"Inside your Go service: go", "Inside your Go service: go",
 			"Behind a balancer: haproxy", "Behind a balancer: nginx", "Behind a balancer: yaml",
 			"Migrations: sh", "Health: console",
-			"When a key is stuck: sh", "When a key is stuck: sh",
+			"When a key is stuck: sh", "When a key is stuck: sh", "When a key is stuck: sh", "When a key is stuck: sh",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("blocks: %q\nwant:   %q", got, want)
@@ -268,7 +268,7 @@ var quotePattern = regexp.MustCompile(`"([^"]+)"`)
 // checkRunbook compares what the runbook quotes with what the binary says;
 // that it says so of such a record is tested there.
 func (r readme) checkRunbook(t *testing.T) {
-	source := strings.ReplaceAll(read(t, "cmd/node/show.go"), `Its owner is %s.`, "Its owner is fenced, or gone.")
+	source := strings.ReplaceAll(read(t, "api/explain.go"), `Its owner is %s.`, "Its owner is fenced, or gone.")
 	seen := 0
 	for _, row := range r.rows(t, "When a key is stuck") {
 		for _, m := range quotePattern.FindAllStringSubmatch(row[1], -1) {
@@ -290,7 +290,7 @@ func (r readme) checkNames(t *testing.T, binary string) {
 	metrics := read(t, "cmd/node/metrics.go")
 	flag, variable := regexp.MustCompile(`--[a-z][a-z.-]*`), regexp.MustCompile(`PROBATE_[A-Z_]+`)
 	metric, dotted := regexp.MustCompile(`^probate_([a-z_]+)$`), regexp.MustCompile(`^(internal|takeover|wait|log)\.[a-z_.]+$`)
-	variables := map[string]bool{"PROBATE_CONFIG": true}
+	variables := map[string]bool{"PROBATE_CONFIG": true, "PROBATE_OPERATOR_TOKEN": true}
 	for name, value := range keys {
 		upper := "PROBATE_" + strings.ToUpper(name)
 		variables[upper] = true
@@ -323,7 +323,7 @@ func (r readme) checkNames(t *testing.T, binary string) {
 func flags(t *testing.T, binary string) []string {
 	t.Helper()
 	var found []string
-	for _, command := range []string{"serve", "records list", "executors fence", "probe"} {
+	for _, command := range []string{"serve", "records list", "records resolve", "records erase", "executors fence", "operators token", "probe"} {
 		help, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(command), "--help")...).Output()
 		if err != nil {
 			t.Fatalf("%s --help: %v", command, err)
