@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,9 @@ func (t TLS) load() (*tls.Config, error) {
 }
 
 func (c Config) checkLog(s *settings) {
+	if !slices.Contains([]string{auditUnusual, auditAll, auditOff}, c.Audit.Level) {
+		s.doubt("audit.level", "%q is none of %s, %s, %s", c.Audit.Level, auditUnusual, auditAll, auditOff)
+	}
 	if _, err := c.Log.level(); err != nil {
 		s.doubt("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
 	}
@@ -113,7 +117,7 @@ func (l Log) level() (level slog.Level, err error) {
 // checkTimes also refuses zero where zero would silently mean the default.
 func (c Config) checkTimes(s *settings) {
 	for _, l := range leaves(reflect.ValueOf(&c).Elem(), "") {
-		if !strings.HasPrefix(l.path, "takeover.") && !strings.HasPrefix(l.path, "wait.") {
+		if top, _, _ := strings.Cut(l.path, "."); top != "takeover" && top != "wait" && top != "audit" {
 			continue
 		}
 		switch v := l.value.Interface().(type) {

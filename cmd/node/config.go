@@ -38,6 +38,7 @@ type Config struct {
 	Operators Operators `yaml:"operators"`
 	Wait      Wait      `yaml:"wait"`
 	Takeover  Takeover  `yaml:"takeover"`
+	Audit     Audit     `yaml:"audit"`
 	Log       Log       `yaml:"log"`
 
 	Routes []Route `yaml:"routes"`
@@ -117,7 +118,8 @@ func defaultConfig() Config {
 			DialTimeout: t.DialTimeout, HeaderTimeout: t.HeaderTimeout, Takeovers: t.Takeovers,
 			DrainTimeout: t.DrainTimeout, SweepEvery: t.SweepEvery, PurgeEvery: t.PurgeEvery, Grace: records.DefaultGrace,
 		},
-		Log: Log{Level: "info", Format: "text"},
+		Audit: Audit{Level: auditUnusual, Retention: t.EventRetention},
+		Log:   Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -132,7 +134,7 @@ func (c Config) takeover() takeover.Config {
 		Takeovers: c.Takeover.Takeovers, DrainTimeout: c.Takeover.DrainTimeout,
 		SweepEvery: c.Takeover.SweepEvery, PurgeEvery: c.Takeover.PurgeEvery,
 		WaitersPerKey: c.Wait.PerKey, WaitersPerRealm: c.Wait.PerRealm, WaitersPerNode: c.Wait.PerNode,
-		MemoryBytes: c.MemoryBytes,
+		MemoryBytes: c.MemoryBytes, EventRetention: c.Audit.Retention,
 	}
 }
 

@@ -45,6 +45,7 @@ takeover:
   heartbeat: 10s
   margin: 0s
 log: {level: loud}
+audit: {level: none, retention: 0s}
 routes:
   - match: {methods: [GET], path: orders}
     upstream: ftp://x
@@ -54,12 +55,14 @@ routes:
 `
 		got := faultsIn(t, text, nil, map[string]string{"wait.default": "2m"})
 		want := []string{
-			`probate.yaml:15: routes[0].principal: "everybody" is neither none nor authorize, nor a mapping of headers, jwt or trusted_header`,
+			`probate.yaml:16: routes[0].principal: "everybody" is neither none nor authorize, nor a mapping of headers, jwt or trusted_header`,
 			`probate.yaml:6: cluster: want 1 to 255 bytes`,
 			`probate.yaml:1: listen: "nowhere": want host:port or :port`,
 			`probate.yaml:4: internal.allow: "loopback" is no network such as 10.0.0.0/8`,
 			`probate.yaml:5: internal.tls: want both cert and key, or neither`,
 			`probate.yaml:10: log.level: "loud" is none of debug, info, warn, error`,
+			`probate.yaml:11: audit.level: "none" is none of unusual, all, off`,
+			`probate.yaml:11: audit.retention: 0s: want more than that`,
 			`probate.yaml:9: takeover.margin: 0s: want more than that`,
 			`probate.yaml:8: takeover: 3.6 × heartbeat 10s + statement timeout 1s = 37s is more than lease ttl 15s − margin 0s = 15s`,
 			`--wait.default: wait: default 2m0s is more than max 1m0s`,

@@ -27,6 +27,7 @@ type node struct {
 	config  Config // with what was derived from it
 	log     *slog.Logger
 	metrics *metrics
+	audit   *audit
 	tracer  *tracer
 	tls     *tls.Config
 
@@ -92,8 +93,9 @@ func (n *node) join() error {
 	}); err != nil {
 		return err
 	}
+	n.audit = newAudit(n.config.Audit.Level, n.store, n.metrics, n.log)
 	config := n.config.takeover()
-	config.Logger, config.Events = n.log, n.metrics
+	config.Logger, config.Events = n.log, n.audit
 	config.Recover = func(r records.Record) (takeover.Terms, takeover.Work, bool) { return n.gateway.Load().Recover(r) }
 	if n.takeover, err = takeover.New(config, n.store, n.asker); err != nil {
 		return err
@@ -139,8 +141,10 @@ func (n *node) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.serveOn(public, n.public) })
 	g.Go(func() error { return n.serveOn(internal, n.internal) })
+	g.Go(func() error { n.audit.run(ctx); return nil })
 	g.Go(func() error {
 		left := n.takeover.Run(ctx)
+		n.audit.end()
 		answered := n.deliver(ctx, public)
 		return errors.Join(left, answered, internal.Close())
 	})
