@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/probate-dev/probate/tests/fleet"
 	"github.com/probate-dev/probate/transfer/move"
 )
 
@@ -141,4 +142,10 @@ func (c *checkpoints) last(t testing.TB) *move.Checkpoint {
 		t.Fatal("no checkpoint was saved")
 	}
 	return &c.saved[len(c.saved)-1]
+}
+
+// await polls until a condition holds.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	fleet.Await(t, what, condition)
 }

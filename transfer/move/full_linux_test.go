@@ -1,0 +1,3 @@
+package move_test
+
+func fillUp(o order) int { return 0 }
