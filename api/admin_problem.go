@@ -78,7 +78,7 @@ func refusalOf(err error) *adminError {
 		return &adminError{code: adminConflict}
 	case is(records.ErrLeaseHeld):
 		return &adminError{code: adminLeaseHeld}
-	case is(takeover.ErrNoRoute), is(takeover.ErrNoReconciler):
+	case is(takeover.ErrNoRoute), is(takeover.ErrNoReconciler), is(records.ErrSealed):
 		return &adminError{code: adminNotReconcilable, detail: sentence(err)}
 	case is(takeover.ErrNotServing), is(records.ErrNotActive):
 		return &adminError{code: adminNotServing}

@@ -161,7 +161,7 @@ func (a *Admin) intervene(r *http.Request, who operator, o changeOf, action stri
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTime)
 	defer cancel()
-	before, err := a.config.Store.Load(ctx, id)
+	before, _, err := Outline(ctx, a.config.Store, id)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 // facts are what is known about a record.
 type facts struct {
 	held    records.Held
+	sealed  bool   // something of it cannot be unsealed here
 	verdict string // of its owner, just asked; "": not asked
 	events  []records.Event
 	waiters int // where this is
@@ -21,6 +22,12 @@ type facts struct {
 // happen or is to be done.
 func (f facts) explain() string {
 	said := []string{f.standing()}
+	if f.sealed {
+		const unreadable = "What is stored of it cannot be unsealed here: the key is missing, or it was altered. Until the key is back duplicates are answered result_unreadable, and nothing is executed again."
+		if said = append(said, unreadable); f.held.Record.State == records.Finalized {
+			said = said[1:]
+		}
+	}
 	if f.held.Record.State == records.InProgress {
 		said = append(said, f.heartbeat(), f.attempts(), f.waiting())
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/probate-dev/probate/records"
 )
@@ -35,13 +36,26 @@ type RecordReport struct {
 	Explanation string        `json:"explanation"`       // why it is where it is, and what will happen
 }
 
+// Outline reads a record for an operator: also one of which something cannot be
+// unsealed here, without that.
+func Outline(ctx context.Context, s interface {
+	Load(ctx context.Context, id records.ID) (records.Held, error)
+}, id records.ID,
+) (h records.Held, sealed bool, err error) {
+	h, err = s.Load(ctx, id)
+	if e, ok := errors.AsType[*records.SealedError](err); ok {
+		return e.Held, true, nil
+	}
+	return h, false, err
+}
+
 // Record reports about a record. ErrNotFound.
 func (p Reporter) Record(ctx context.Context, id records.ID) (RecordReport, error) {
-	h, err := p.Store.Load(ctx, id)
+	h, sealed, err := Outline(ctx, p.Store, id)
 	if err != nil {
 		return RecordReport{}, err
 	}
-	known := facts{held: h, limit: p.Takeovers}
+	known := facts{held: h, sealed: sealed, limit: p.Takeovers}
 	if known.events, err = p.latest(ctx, records.EventFilter{Record: id}); err != nil {
 		return RecordReport{}, err
 	}

@@ -60,6 +60,18 @@ func (e *InvalidError) Error() string { return e.Field + ": " + e.Reason }
 // Is makes every InvalidError match ErrInvalid.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
+// SealedError is what loading a record comes to of which something cannot be
+// unsealed. It matches [ErrSealed].
+type SealedError struct {
+	Held  Held  // the rest: without body and request. It is to be looked at, and not for work
+	Cause error // which value it is, and why
+}
+
+func (e *SealedError) Error() string { return e.Cause.Error() }
+
+// Unwrap is the cause.
+func (e *SealedError) Unwrap() error { return e.Cause }
+
 // SlotTakenError carries the boot that holds a slot. It matches
 // [ErrSlotTaken].
 type SlotTakenError struct{ Holder Executor }

@@ -127,7 +127,7 @@ func (c *Intervention) change(ctx context.Context, e *env, action string, more m
 		func(_ Config, s records.Store) error {
 			i := records.Intervention{ID: id, Epoch: c.Epoch, Actor: e.operator(c.Operator), Reason: c.Reason}
 			if i.Epoch == 0 {
-				h, err := s.Load(ctx, id)
+				h, _, err := api.Outline(ctx, s, id)
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/records/sealed"
@@ -128,7 +129,7 @@ func TestSeal(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsAnOperatorWithTheKeyAndNobodyElse", func(t *testing.T) {
+	t.Run("TellsAnOperatorWhatCannotBeOpened", func(t *testing.T) {
 		t.Parallel()
 		s, client := newService(t), browser(t)
 		store, file := sqliteStore(t), write(t, filepath.Join(t.TempDir(), "keys"), newKey(t, "one"))
@@ -141,10 +142,44 @@ func TestSeal(t *testing.T) {
 		if r := invoke(t, nil, "records", "show", id, "--store", store, "--seal.keys-file", file); r.code != exitDone {
 			t.Errorf("with the key: %+v", r)
 		}
-		if r := invoke(t, nil, "records", "show", id, "--store", store); r.code != exitStore || !strings.Contains(r.err, "seal.keys_file or PROBATE_SEAL_KEYS") {
+		if r := invoke(t, nil, "records", "show", id, "--store", store); r.code != exitDone || !strings.Contains(r.out, "cannot be unsealed here") || strings.Contains(r.out, "is replayed") {
 			t.Errorf("without: %+v", r)
 		}
 	})
+}
+
+// TestSeal_Release: a record whose stored request nobody can open is freed by
+// an operator.
+func TestSeal_Release(t *testing.T) {
+	t.Parallel()
+	store := sqliteStore(t)
+	path, _ := sqlitePath(store)
+	bare, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Cluster: "probate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	keys, err := sealed.ParseKeys(newKey(t, "lost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, by := sealed.New(sealed.Config{Keys: keys}).Over(bare), registration()
+	if _, err := s.Register(t.Context(), by); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Reserve(t.Context(), records.Reservation{ID: records.ID{7}, Operation: "order", Request: []byte("x"), By: by.ID, Attempt: records.NewToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MarkUnknown(t.Context(), records.ID{7}, got.Record.Fence(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if r := invoke(t, nil, "records", "release", records.ID{7}.String(), "--store", store, "--operator", "ops", "--reason", "the key is lost"); r.code != exitDone {
+		t.Errorf("%+v", r)
+	}
+	if now := onlyRecord(t, store); now.State != records.Released {
+		t.Errorf("it is %s", now.State)
+	}
 }
 
 // onlyRecord is the one record of a store, as it is stored.

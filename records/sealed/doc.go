@@ -19,8 +19,8 @@
 // the value was altered, cut short, or moved from elsewhere. Its bytes are
 // returned to nobody, and a record is not handed on without them: nobody
 // executes anything for it, and it stays as it is until the key is back or an
-// operator decides. A listing and an operator's hand are not stopped by it:
-// they get the record without the request.
+// operator decides. A listing and an operator are not stopped by it: they get
+// the rest of the record.
 //
 // Values from before there were keys are read as they are, so keys can be
 // turned on over a store with records. A value that is stored open and begins

@@ -49,16 +49,28 @@ func (s *Store) Reserve(ctx context.Context, r records.Reservation) (records.Res
 	return got, nil
 }
 
-// Load opens what it reads.
+// Load opens what it reads. What cannot be opened it leaves out of the record,
+// which is in the error then, for operators: a records.SealedError.
 func (s *Store) Load(ctx context.Context, id records.ID) (records.Held, error) {
 	h, err := s.Store.Load(ctx, id)
 	if err != nil {
 		return h, err
 	}
 	if err := s.sealer.open(ctx, &h.Record); err != nil {
-		return records.Held{}, err
+		return records.Held{}, &records.SealedError{Held: without(h), Cause: err}
 	}
 	return h, nil
+}
+
+// without is a record without what may be sealed.
+func without(h records.Held) records.Held {
+	h.Record.Request = nil
+	if h.Record.Response != nil {
+		rest := *h.Record.Response
+		rest.Body = nil
+		h.Record.Response = &rest
+	}
+	return h
 }
 
 // TakeOver opens the request that it takes over. If that fails the record has

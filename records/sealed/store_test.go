@@ -168,6 +168,10 @@ func (s *sight) refuses(id records.ID, key string, reason sealed.Reason) {
 	if !errors.Is(err, records.ErrSealed) || h.Record.Response != nil || h.Record.Request != nil {
 		s.t.Errorf("load: %+v, %v", h.Record, err)
 	}
+	if e, ok := errors.AsType[*records.SealedError](err); !ok || e.Held.Record.ID != id || e.Held.Record.Request != nil ||
+		e.Held.Record.Response != nil && e.Held.Record.Response.Body != nil {
+		s.t.Errorf("the error holds %+v", e)
+	}
 	got, err := s.sealed.Reserve(s.t.Context(), s.reservation(key, nil))
 	if !errors.Is(err, records.ErrSealed) || got.Owned || got.Record.Response != nil || got.Record.Request != nil {
 		s.t.Errorf("reserve: owned %t, %+v, %v", got.Owned, got.Record, err)
