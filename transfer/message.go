@@ -257,8 +257,20 @@ func canonical(v any) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var plain any
-	if d.Decode(&plain) != nil || plain == nil {
+	if d.Decode(&plain) != nil {
 		return ""
+	}
+	switch v := plain.(type) { // what is empty may not be there when it is read again
+	case nil:
+		return ""
+	case map[string]any:
+		if len(v) == 0 {
+			return ""
+		}
+	case []any:
+		if len(v) == 0 {
+			return ""
+		}
 	}
 	raw, _ = json.Marshal(plain) // it was JSON a moment ago
 	return string(raw)

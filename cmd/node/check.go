@@ -28,6 +28,7 @@ func (c Config) check(s *settings) {
 	c.checkLog(s)
 	c.checkTimes(s)
 	c.checkRoutes(s)
+	c.checkDataflows(s)
 }
 
 func (c Config) checkStore(s *settings) {

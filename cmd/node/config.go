@@ -41,7 +41,8 @@ type Config struct {
 	Audit     Audit     `yaml:"audit"`
 	Log       Log       `yaml:"log"`
 
-	Routes []Route `yaml:"routes"`
+	Routes    []Route   `yaml:"routes"`
+	Dataflows Dataflows `yaml:"dataflows"`
 
 	sealKeys sealed.Keys // from the file that Seal names, or the environment
 }
@@ -118,8 +119,9 @@ func defaultConfig() Config {
 			DialTimeout: t.DialTimeout, HeaderTimeout: t.HeaderTimeout, Takeovers: t.Takeovers,
 			DrainTimeout: t.DrainTimeout, SweepEvery: t.SweepEvery, PurgeEvery: t.PurgeEvery, Grace: records.DefaultGrace,
 		},
-		Audit: Audit{Level: auditUnusual, Retention: t.EventRetention},
-		Log:   Log{Level: "info", Format: "text"},
+		Audit:     Audit{Level: auditUnusual, Retention: t.EventRetention},
+		Log:       Log{Level: "info", Format: "text"},
+		Dataflows: defaultDataflows(),
 	}
 }
 

@@ -46,6 +46,10 @@ func (n *node) servePublic(w http.ResponseWriter, r *http.Request) {
 	if n.leaving.Load() && r.Header.Get("Upgrade") == "" {
 		w = &lastAnswer{ResponseWriter: w}
 	}
+	if n.data.serves(r) {
+		n.tracer.serve(n.data.routes, w, r)
+		return
+	}
 	n.tracer.serve(n.gateway.Load(), w, r)
 }
 
@@ -84,6 +88,7 @@ func (n *node) internalServer() *http.Server {
 	router.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
 	}))
+	n.data.mount(router, n.probes.Guard)
 	router.Handle("/v1/*", n.newAdmin())
 	s := probe.Server(router, n.tls)
 	s.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug) // a port scan is no news

@@ -43,6 +43,8 @@ type node struct {
 
 	operators atomic.Pointer[api.Operators] // nil: no operator API
 
+	data *dataplane // nil: it moves no data
+
 	leaving atomic.Bool // readiness fails from here on
 }
 
@@ -69,7 +71,7 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 	if n.store, err = openSealed(ctx, c, n.sealer, log, n.metrics); err != nil {
 		return nil, err
 	}
-	if err := n.join(); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them
+	if err := n.join(ctx); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them
 		return nil, err
 	}
 	gateway, err := n.newGateway(ctx, n.config)
@@ -86,7 +88,7 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 }
 
 // join builds what takes part in the fleet.
-func (n *node) join() error {
+func (n *node) join(ctx context.Context) error {
 	var err error
 	if n.asker, err = newAsker(n.config, n.tls, func(id records.ExecutorID) (records.Executor, bool) {
 		return n.takeover.Lookup(id)
@@ -96,7 +98,12 @@ func (n *node) join() error {
 	n.audit = newAudit(n.config.Audit.Level, n.store, n.metrics, n.log)
 	config := n.config.takeover()
 	config.Logger, config.Events = n.log, n.audit
-	config.Recover = func(r records.Record) (takeover.Terms, takeover.Work, bool) { return n.gateway.Load().Recover(r) }
+	config.Recover = func(r records.Record) (takeover.Terms, takeover.Work, bool) {
+		if terms, work, known := n.data.recover(r); known {
+			return terms, work, true
+		}
+		return n.gateway.Load().Recover(r)
+	}
 	if n.takeover, err = takeover.New(config, n.store, n.asker); err != nil {
 		return err
 	}
@@ -108,7 +115,8 @@ func (n *node) join() error {
 		return err
 	}
 	n.metrics.watch(n)
-	return nil
+	n.data, err = n.newDataplane(ctx)
+	return err
 }
 
 // newAsker makes a client for the nodes of the fleet.
@@ -142,8 +150,11 @@ func (n *node) run(ctx context.Context) error {
 	g.Go(func() error { return n.serveOn(public, n.public) })
 	g.Go(func() error { return n.serveOn(internal, n.internal) })
 	g.Go(func() error { n.audit.run(ctx); return nil })
+	moving, stopMoving := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { return n.data.run(moving) })
 	g.Go(func() error {
 		left := n.takeover.Run(ctx)
+		stopMoving()
 		n.audit.end()
 		answered := n.deliver(ctx, public)
 		return errors.Join(left, answered, internal.Close())
@@ -177,6 +188,7 @@ func (n *node) leave(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		n.data.drain()
 		n.takeover.Drain()
 	case <-ctx.Done():
 	}
@@ -189,6 +201,7 @@ func (n *node) close() error {
 		faults = append(faults, g.Close())
 	}
 	faults = append(faults, n.queries.close())
+	n.data.close()
 	if n.asker != nil {
 		faults = append(faults, n.asker.Close())
 	}

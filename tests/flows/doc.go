@@ -1,0 +1,15 @@
+// Package flows tests the data plane from outside: nodes are processes of the
+// built binary, sources and sinks are real, and the control plane is a small
+// one that speaks the specification strictly: it refuses any callback that its
+// JSON schemas do not allow, and answers 401, 404, 409 or 5xx when told to.
+//
+// # Imports
+//
+// Its tests import package tests/fleet, and a JSON Schema library.
+//
+// # Reading order
+//
+// fleet_test.go (nodes, and what they are told), source_test.go,
+// controlplane_test.go; then conformance_test.go, the tables, and cases_test.go,
+// what happened to users of comparable systems.
+package flows

@@ -1,0 +1,5 @@
+//go:build unix && !race
+
+package flows_test
+
+const raceDetector = false
