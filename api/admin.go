@@ -93,6 +93,9 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Ser
 // reading answers who is let in at all.
 func (a *Admin) reading(answer func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		r = r.WithContext(ctx)
 		_, err := a.admit(r)
 		var v any
 		if err == nil {
@@ -105,6 +108,9 @@ func (a *Admin) reading(answer func(r *http.Request) (any, error)) http.HandlerF
 // changing answers who may change something.
 func (a *Admin) changing(answer func(r *http.Request, who operator) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		r = r.WithContext(ctx)
 		who, err := a.admit(r)
 		if err == nil && who.role != RoleOperate {
 			err = &adminError{code: adminForbidden}
@@ -214,5 +220,8 @@ const (
 	largestPage = 1000
 )
 
-// storeTime bounds what one request asks of the store.
-const storeTime = 30 * time.Second
+// Bounds in time.
+const (
+	requestTime = 50 * time.Second // of one request; less than who asks waits
+	storeTime   = 30 * time.Second // of what one request asks of the store at a time
+)

@@ -42,7 +42,7 @@ type desk struct {
 
 func newDesk(t *testing.T, change ...func(c *api.AdminConfig)) *desk {
 	t.Helper()
-	d := &desk{path: filepath.Join(t.TempDir(), "probate.db"), ids: map[records.State]records.ID{}, log: &lines{}}
+	d := &desk{path: filepath.Join(t.TempDir(), "probate.db"), ids: make(map[records.State]records.ID), log: &lines{}}
 	d.store = openStore(d.path)
 	t.Cleanup(func() { _ = d.store.Close() })
 	d.executor = d.register(t, "elsewhere")
@@ -148,7 +148,7 @@ type told struct {
 }
 
 func (d *desk) ask(method, path, body string, authorization ...string) told {
-	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	for _, a := range authorization {
 		r.Header.Add("Authorization", a)
 	}

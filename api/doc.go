@@ -29,6 +29,11 @@
 // Everything else passes through: not buffered, not changed but for what a
 // proxy has to change, and without a look at the store.
 //
+// [Admin] lets operators see and change what stands in the store: nobody
+// without a token, nothing without the role for it, no change but at the epoch
+// at which its record was seen, and none without a line in the audit that says
+// who made it and why. No body is ever shown.
+//
 // # Not promised
 //
 // A handler that panics in a goroutine of its own ends its process; then
@@ -49,5 +54,8 @@
 // key.go, fingerprint.go, canonical.go; principal.go, jwt.go, authorize.go;
 // capture.go and client.go (a response on its way), headers.go, execution.go
 // (what a handler may say), redact.go; problem.go, profile.go; gateway.go, transport.go;
-// reconcile.go, inquiry.go, look.go with blanks.go, outside.go.
+// reconcile.go, inquiry.go, look.go with blanks.go, outside.go. The operators'
+// API: admin.go (who may what), admin_records.go, admin_fleet.go,
+// admin_problem.go, operators.go, principal_name.go; report.go, explain.go and
+// views.go, which the command line shares.
 package api

@@ -77,10 +77,7 @@ func (n *Node) Reconcile(ctx context.Context, id records.ID, epoch int64) (Recon
 	if f == nil {
 		return o.came, ErrNotServing
 	}
-	c := &course{node: n, flight: f, ctx: context.WithoutCancel(ctx), order: o, erasures: erasures}
-	c.found(h)
-	f.know(h.Record, false)
-	n.wg.Go(func() { n.flights.land(f, c.run()) })
+	n.wg.Go(func() { n.obey(context.WithoutCancel(ctx), f, o, h, erasures) })
 	select {
 	case <-f.landed:
 	case <-ctx.Done():
@@ -95,6 +92,15 @@ func (n *Node) Reconcile(ctx context.Context, id records.ID, epoch int64) (Recon
 		}
 	}
 	return came, nil
+}
+
+// obey takes a flight that an operator has ordered from what the operator saw to
+// its landing. The values of ctx are the operator's; it never ends.
+func (n *Node) obey(ctx context.Context, f *flight, o *order, h records.Held, erasures int64) {
+	c := &course{node: n, flight: f, ctx: ctx, order: o, erasures: erasures}
+	c.found(h)
+	f.know(h.Record, false)
+	n.flights.land(f, c.run()) //nolint:contextcheck // a look at the store ends with this node, not with who asked
 }
 
 // requestOf is the request that a record was made for, as far as it says. The
