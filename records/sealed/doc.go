@@ -9,6 +9,10 @@
 // random nonce, which at 24 bytes needs no counting, and opens with any of
 // them. Without keys it seals nothing and copies nothing.
 //
+// [Sealer.Seal] is for a write that goes past the store, such as that of a
+// postgres.Join, which is to have it whether there are keys or not.
+// [Sealer.OverFlows] does for data flows what Over does for records.
+//
 // What was sealed is bound to where it belongs: a body to its record and to
 // the epoch that finalized it, a stored request to its record. A request is
 // sealed before the store has given the claim its epoch, and stays as it is
@@ -39,5 +43,6 @@
 //
 // # Reading order
 //
-// keys.go, envelope.go (the stored form), sealer.go, store.go, operator.go.
+// keys.go, envelope.go (the stored form), sealer.go, store.go, operator.go,
+// flows.go.
 package sealed
