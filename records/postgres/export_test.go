@@ -28,7 +28,17 @@ const (
 	LockTerminal   = lockTerminal
 	SettledMany    = settledMany
 	PurgeExecutors = purgeExecutors
+
+	NoteEvents        = noteEvents
+	PurgeEvents       = purgeEvents
+	ReleaseByOperator = releaseByOperator
+	ResolveByOperator = resolveByOperator
+	ExamineRealm      = examineRealm
+	EraseRecords      = eraseRecords
 )
+
+// EventsText is the statement of a page of events.
+var EventsText = eventsText
 
 // A Mutation takes a guard out of a statement, or weakens it.
 type Mutation struct{ In, Guard, By string }

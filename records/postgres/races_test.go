@@ -21,7 +21,7 @@ type race struct {
 }
 
 func TestRace(t *testing.T) {
-	for _, r := range slices.Concat(executorRaces, reserveRaces, ownerRaces, purgeRaces) {
+	for _, r := range slices.Concat(executorRaces, reserveRaces, ownerRaces, purgeRaces, operatorRaces) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			if r.harm(newArena(t)) {

@@ -141,8 +141,7 @@ SELECT o.id, o.state
 UPDATE probate.records r
    SET key = '', resource = '', request = NULL, body = NULL,
        headers = CASE WHEN r.headers IS NOT NULL THEN $2::bytea END
-  FROM l
- WHERE r.id = l.id AND r.state IS DISTINCT FROM 'in_progress'
+ WHERE r.id = ANY (ARRAY(SELECT l.id FROM l)) AND r.state IS DISTINCT FROM 'in_progress'
    AND (r.key <> '' OR r.resource <> '' OR r.request IS NOT NULL OR r.body IS NOT NULL OR r.headers <> $2::bytea)
 RETURNING 1
 )

@@ -31,6 +31,16 @@ const (
 	Finalize        = finalize
 	Purge           = purge
 
+	ReleaseByOperator = releaseByOperator
+	ResolveByOperator = resolveByOperator
+	EraseRecord       = eraseRecord
+	ExamineRealm      = examineRealm
+	ReadEvents        = readEvents
+	EventsOfRecord    = eventsOfRecord
+	EventsOfExecutor  = eventsOfExecutor
+	BoundOfRecord     = eventsBoundOfRecord
+	PurgeEvents       = purgeEvents
+
 	Load       = load
 	InProgress = inProgress
 	Orphans    = orphans

@@ -318,6 +318,47 @@ var recordGuards = []guard{
 			return n.finalizes(r.ID, r.Fence())
 		},
 	}, {
+		"AReleaseByHandComparesTheEpoch", sqlite.ReleaseByOperator, "epoch = ?3", "?3 > 0",
+		func(n *node) bool {
+			r := n.doubtful()
+			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator"})
+			return n.landed(err, records.ErrFenced)
+		},
+	}, {
+		"AReleaseByHandNeedsADeadExecutor", sqlite.ReleaseByOperator, " AND d.state IN ('fenced', 'gone')", "",
+		func(n *node) bool {
+			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
+			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator"})
+			return n.landed(err, records.ErrFenced)
+		},
+	}, {
+		"AResolutionComparesTheEpoch", sqlite.ResolveByOperator, "epoch = ?3", "?3 > 0",
+		func(n *node) bool {
+			r := n.doubtful()
+			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator"})
+		},
+	}, {
+		"AResolutionNeedsAnUnknownRecord", sqlite.ResolveByOperator, "\n   AND state = 'unknown'", "",
+		func(n *node) bool {
+			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
+			n.kill(r.Executor)
+			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator"})
+		},
+	}, {
+		"AnErasureLeavesAClaimAlone", sqlite.EraseRecord, "state <> 'in_progress'", "TRUE",
+		func(n *node) bool {
+			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
+			e := records.Erasure{Realm: "realm", Principal: "principal", Actor: "operator", Limit: 10}
+			if _, err := n.Erase(n.Context(), e); err != nil {
+				n.Fatal(err)
+			}
+			held, err := n.Load(n.Context(), r.ID)
+			if err != nil {
+				n.Fatal(err)
+			}
+			return held.Record.Key != r.Key
+		},
+	}, {
 		"PurgeLeavesAClaimAlone", sqlite.Purge, "expires_at < ?1", "TRUE",
 		func(n *node) bool {
 			a := n.register(records.Registration{})
@@ -329,6 +370,23 @@ var recordGuards = []guard{
 			return !n.landed(err, records.ErrNotFound)
 		},
 	},
+}
+
+// doubtful leaves a record of unknown outcome.
+func (n *node) doubtful() records.Record {
+	n.Helper()
+	r := reserve(n, n.Store, n.register(records.Registration{}).ID)
+	if err := n.MarkUnknown(n.Context(), r.ID, r.Fence(), time.Hour); err != nil {
+		n.Fatal(err)
+	}
+	return r
+}
+
+func (n *node) resolves(i records.Intervention) bool {
+	n.Helper()
+	o := records.Outcome{Response: records.Response{Status: 200}, Retention: time.Hour}
+	_, err := n.ResolveByOperator(n.Context(), i, o)
+	return n.landed(err, records.ErrFenced)
 }
 
 func (n *node) reserves(r records.Reservation) bool {
