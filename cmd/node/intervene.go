@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"os"
@@ -156,9 +157,7 @@ func (c *Intervention) order(ctx context.Context, node *adminClient, id records.
 		}
 		send["epoch"] = now.Record.Epoch
 	}
-	for name, value := range more {
-		send[name] = value
-	}
+	maps.Copy(send, more)
 	return node.call(ctx, http.MethodPost, path+"/"+action, nil, send, into)
 }
 

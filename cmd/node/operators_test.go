@@ -78,7 +78,7 @@ func TestOperators(t *testing.T) {
 			}
 			d.node.signals <- syscall.SIGHUP
 		}
-		hangUp(string(text) + "\nread carol sha256:short\n")
+		hangUp(string(text) + "read carol sha256:short\n")
 		await(t, "the fault is logged", func() bool {
 			faults := d.node.log.all("configuration not reloaded")
 			return len(faults) > 0 && strings.Contains(fmt.Sprint(faults[0]["fault"]), "line 3: want sha256:")

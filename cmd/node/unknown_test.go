@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -63,22 +64,22 @@ func (s *dubious) times(key string) int {
 	return s.executed[key]
 }
 
-// configureDubious has a route with a reconciler, and one whose unknown
-// records are soon forgotten; and ada and eve as operators.
-func configureDubious(t *testing.T, store, upstream string) (file, ada, eve string) {
+// operatorsFile makes a tokens file with ada, who may operate, and eve, who may
+// read.
+func operatorsFile(t *testing.T) (file, ada, eve string) {
 	t.Helper()
-	var lines []string
-	tokens := make([]string, 2)
-	for i, args := range [][]string{{"ada", "--role", "operate"}, {"eve"}} {
-		made := okJSON(t, append([]string{"operators", "token"}, args...)...)
-		tokens[i] = made["token"].(string)
-		lines = append(lines, made["line"].(string))
-	}
-	folder := t.TempDir()
-	operators := filepath.Join(folder, "operators")
-	if err := os.WriteFile(operators, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	a, e := okJSON(t, "operators", "token", "ada", "--role", "operate"), okJSON(t, "operators", "token", "eve")
+	file = filepath.Join(t.TempDir(), "operators")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "%s\n%s\n", a["line"], e["line"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file, a["token"].(string), e["token"].(string)
+}
+
+// configureDubious has a route with a reconciler, and one whose unknown records
+// are soon forgotten.
+func configureDubious(t *testing.T, store, upstream, operators string) (file string) {
+	t.Helper()
 	text := "store: " + store + "\nlisten: 127.0.0.1:0\ninternal: {listen: 127.0.0.1:0, allow: [127.0.0.0/8]}\noperators: {tokens_file: " + operators + "}\n" +
 		fmt.Sprintf(quick, ", grace: 1s") + fmt.Sprintf(`routes:
   - match: {methods: [POST], path: /orders}
@@ -92,11 +93,11 @@ func configureDubious(t *testing.T, store, upstream string) (file, ada, eve stri
     principal: {trusted_header: X-User}
     unknown_retention: 1s
 `, upstream)
-	file = filepath.Join(folder, "probate.yaml")
+	file = filepath.Join(t.TempDir(), "probate.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file, tokens[0], tokens[1]
+	return file
 }
 
 // pay sends alice's request and returns what she was told; of a problem, its
@@ -145,10 +146,8 @@ type desk struct {
 func newDesk(t *testing.T, at string) *desk {
 	t.Helper()
 	d := &desk{dubious: newDubious(t), client: browser(t)}
-	var file string
-	file, d.ada, d.eve = configureDubious(t, at, d.URL)
-	d.operators = filepath.Join(filepath.Dir(file), "operators")
-	d.node = startEmbedded(t, "--config", file)
+	d.operators, d.ada, d.eve = operatorsFile(t)
+	d.node = startEmbedded(t, "--config", configureDubious(t, at, d.URL, d.operators))
 	ready(t, d.client, d.node.public)
 	d.straight = []string{"--store", at, "--internal.allow", "127.0.0.0/8"}
 	d.through = []string{"--node", d.node.internal, "--token", d.ada}
@@ -304,6 +303,50 @@ func TestUnknown(t *testing.T) {
 					t.Errorf("executed %d times", n)
 				}
 			})
+		})
+	}
+}
+
+// TestReconcileOfAKilledNode: an operator need not wait for a duplicate or a
+// sweep. The dead node is found out and fenced, and its record reconciled.
+func TestReconcileOfAKilledNode(t *testing.T) {
+	t.Parallel()
+	for kind, store := range stores {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			at := store(t)
+			s, client := newService(t), browser(t)
+			operators, ada, _ := operatorsFile(t)
+			known := "operators: {tokens_file: " + operators + "}"
+			a := startProgram(t, "--config", configure(t, at, s.URL, known))
+			b := startProgram(t, "--config", configure(t, at, s.URL, known))
+			ready(t, client, a.public)
+			ready(t, client, b.public)
+			first := make(chan answer, 1)
+			go func() { first <- order(context.WithoutCancel(t.Context()), client, a.public, "k", "hold") }()
+			<-s.begun
+			through := []string{"--node", b.internal, "--token", ada}
+			held := okJSON(t, with(through, "records", "list", "--key", "k")...)["records"].([]any)[0].(map[string]any)["record"].(string)
+
+			reconcile := with(through, "records", "reconcile", held, "--reason", "INC-4")
+			if r := invoke(t, nil, reconcile...); r.code != exitRefused || !strings.Contains(r.out, "has signed that it is running it") {
+				t.Errorf("while its owner lives: %+v", r)
+			}
+			a.signal(t, syscall.SIGKILL)
+			<-first
+			// Until its fence the dead node may be doubted, but not be overtaken.
+			await(t, "it is reconciled", func() bool {
+				r := invoke(t, nil, with([]string{"-o", "json"}, reconcile...)...)
+				return r.code == exitDone && strings.Contains(r.out, `"finding": "not_applied"`)
+			})
+			shown := okJSON(t, with(through, "records", "show", held)...)
+			if stateIn(shown) != "released" || s.times("k") != 1 {
+				t.Errorf("executed %d times: %v", s.times("k"), shown)
+			}
+			close(s.release)
+			if got := order(t.Context(), client, b.public, "k", "hold"); got.status != http.StatusCreated || got.how != "executed" {
+				t.Errorf("the next request: %+v", got)
+			}
 		})
 	}
 }
