@@ -9,17 +9,21 @@
 // [ErrFenced]. For a given record:
 //
 //   - the epoch never falls and is never reused; it grows only by a claim, a
-//     take-over or a claim of an unknown outcome, and each epoch has exactly
-//     one executor;
+//     take-over, a claim of an unknown outcome or an operator who ends it, and
+//     each epoch has exactly one executor;
 //   - it is finalized at most once per claim, by the (executor, epoch) that
-//     holds it at that moment;
+//     holds it at that moment, or by an operator once its outcome is unknown;
 //   - it changes hands only after its executor was fenced or has gone, after
 //     that executor signed that it is not running it, or from an executor to
 //     itself;
-//   - while in progress it never expires and is never purged.
+//   - while in progress it never expires and is never purged;
+//   - its answer never changes, but for an operator who erases what it says.
 //
 // An executor that is fenced or gone stays so: no heartbeat, claim or
 // take-over by it commits afterwards.
+//
+// What an operator does leaves an [Event] in the same transaction. Events are
+// read in the order of their commits, so what was read once does not change.
 //
 // Time is the store's: a method that decides by a clock reads the database's,
 // inside the statement that decides. Durations are passed in, instants never.
@@ -43,6 +47,6 @@
 //
 // # Reading order
 //
-// record.go, executor.go, state.go, store.go, headers.go, execution.go,
-// account.go, errors.go.
+// record.go, executor.go, state.go, store.go, event.go, operator.go, headers.go,
+// execution.go, account.go, errors.go.
 package records

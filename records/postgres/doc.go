@@ -19,6 +19,10 @@
 // have returned no claim of that executor lands any more; a heartbeat, which
 // does not touch the key, waits for neither.
 //
+// Events are numbered from the fleet row, which their writer holds until it has
+// committed: the order of numbers is the order of commits. Who touches a record
+// or an executor besides takes that row first. Nothing on the hot path does.
+//
 // A lost reply is harmless. A claim knows itself by its token, an owner's last
 // write by its fence: the same call again says what became of the first one.
 //
@@ -44,9 +48,9 @@
 //
 // # Reading order
 //
-// config.go, store.go, statements.go with statements_executors.go and
-// statements_scans.go; reserve.go, settle.go and load.go, which are batched;
-// claim.go, scans.go, executors.go, fence.go; jointx.go with statements_join.go, the owner's
+// config.go, store.go, statements.go with statements_executors.go,
+// statements_scans.go and statements_events.go; reserve.go, settle.go and load.go, which are batched;
+// claim.go, scans.go, executors.go, fence.go; events.go, operator.go; jointx.go with statements_join.go, the owner's
 // write in a caller's transaction; reconcile.go with reconcile_text.go, a query
 // on a caller's database; rows.go and arrays.go, the forms on the wire;
 // errors.go; dsn.go and pool.go, how the server is reached; fleet.go and

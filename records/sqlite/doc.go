@@ -35,7 +35,8 @@
 // # Reading order
 //
 // store.go, open.go, migrate.go; write.go (group commit), turn_ofd.go
-// (processes take turns); statements.go, statements_executors.go; records.go,
-// owned.go, executors.go, fence.go, list.go; rows.go, errors.go,
+// (processes take turns); statements.go, statements_executors.go,
+// statements_events.go; records.go, owned.go, executors.go, fence.go, list.go;
+// events.go, operator.go; rows.go, errors.go,
 // boot_linux.go.
 package sqlite
