@@ -66,6 +66,7 @@ func (c *doctorCmd) Run(ctx context.Context, e *env) error {
 	} else {
 		x.add("configuration", healthy, "", "%d routes, cluster %q", len(config.Routes), config.Cluster)
 		x.add("sealing", healthy, "", "%s", config.sealing())
+		x.operators()
 		for _, w := range config.gateway().Warnings() {
 			x.add("routes", doubtful, "give the route a reconcile, or an on_server_error other than unknown", "%s", w)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/probate-dev/probate/api"
@@ -35,6 +36,19 @@ func (c Config) checkOperators(s *settings) {
 	}
 	for _, fault := range split(errors.Unwrap(err)) {
 		s.fault(path, "%s: %v", c.Operators.TokensFile, fault)
+	}
+}
+
+// operators looks at how operators come in.
+func (x *examination) operators() {
+	host, _, _ := net.SplitHostPort(x.config.Internal.Listen) // it was checked
+	switch file := x.config.Operators.TokensFile; {
+	case file == "":
+		x.add("operators", healthy, "", "nobody has a token, so there is no operator API")
+	case x.config.Internal.TLS.Cert == "" && !isLoopback(host):
+		x.add("operators", doubtful, "set internal.tls", "their tokens reach %s in the clear", x.config.Internal.Listen)
+	default:
+		x.add("operators", healthy, "", "let in by %s", file)
 	}
 }
 

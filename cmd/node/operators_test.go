@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -129,6 +130,21 @@ func TestOperators_InTheConfiguration(t *testing.T) {
 		}
 		if r := invoke(t, nil, "operators", "token", "two words"); r.code != exitUsage {
 			t.Errorf("a name that no line can have: %+v", r)
+		}
+	})
+
+	t.Run("TheDoctorSaysWhereTokensTravelInTheClear", func(t *testing.T) {
+		t.Parallel()
+		file, _, _ := operatorsFile(t)
+		for listen, want := range map[string]string{"127.0.0.1:0": healthy, "192.0.2.7:8081": doubtful} {
+			r := invoke(t, nil, "doctor", "-o", "json", "--store", sqliteStore(t), "--operators.tokens-file", file, "--internal.listen", listen)
+			var v map[string]any
+			if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+				t.Fatalf("%v: %+v", err, r)
+			}
+			if got := checksOf(t, v)["operators"]; got != want {
+				t.Errorf("%s: %q, want %q", listen, got, want)
+			}
 		}
 	})
 
