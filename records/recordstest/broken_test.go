@@ -24,6 +24,10 @@ type broken struct {
 	claimUnknown   func(context.Context, *memory, records.UnknownClaim) (records.Record, error)
 	finalize       func(context.Context, *memory, records.ID, records.Fence, records.Outcome) error
 	purge          func(context.Context, *memory, int) (int, error)
+
+	byHand func(context.Context, *memory, records.Intervention, *records.Outcome) (records.Record, error)
+	erase  func(context.Context, *memory, records.Erasure) (records.Erased, error)
+	note   func(context.Context, *memory, []records.Occurrence) error
 }
 
 func (b broken) Register(ctx context.Context, r records.Registration) (records.Executor, error) {
@@ -109,7 +113,7 @@ func TestSuite_RefusesBrokenStores(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, w := range slices.Concat(wrongStores, hastyStores) {
+	for _, w := range slices.Concat(wrongStores, hastyStores, wrongHands) {
 		t.Run(w.what, func(t *testing.T) {
 			for _, name := range w.caught {
 				r := find(t, name)

@@ -29,7 +29,7 @@
 // subject: register.go, heartbeat.go, fence.go, brake.go, reserve.go,
 // takeover.go, finalize.go, purge.go, list.go, events.go, operator.go, erase.go,
 // input.go, calls.go; race.go, operatorraces.go, invariants.go and cases.go;
-// model.go, modelaudit.go and walk.go; fault.go, lostreply.go;
+// model.go, modelaudit.go, walk.go and walkoperator.go; fault.go, lostreply.go;
 // bench.go.
 package recordstest
 

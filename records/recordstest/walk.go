@@ -32,6 +32,7 @@ var modelRules = group{name: "Model", alone: true, rules: []rule{
 				"claim unknown": w.claimUnknown, "finalize": w.finalize, "release": w.release, "mark unknown": w.markUnknown,
 				"register": w.register, "heartbeat": w.heartbeat, "heartbeat again": w.heartbeat, "drain": w.drain, "retire": w.retire,
 				"fence": w.fence, "fence again": w.fence, "purge": w.purge, "elapse": w.elapse,
+				"release by hand": w.releaseByHand, "resolve": w.resolve, "erase": w.erase,
 			})
 			w.agreesOnAll(t)
 		})
