@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/takeover"
@@ -138,21 +138,11 @@ func readStatement(got reply, limit int64) (takeover.Finding, error) {
 
 func (d ResponseDocument) response(limit int64) (records.Response, error) {
 	r := records.Response{Status: d.Status, Body: []byte{}}
-	if d.Status < 200 || d.Status > 599 || freesKey(d.Status) {
-		return r, fmt.Errorf("status %d cannot be stored", d.Status)
-	}
-	for name, values := range d.Headers {
-		for _, v := range values {
-			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(v) {
-				return r, fmt.Errorf("%q is no header, or its value none", name)
-			}
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		for _, v := range d.Headers[name] {
+			r.Headers = append(r.Headers, records.Header{Name: name, Value: v})
 		}
 	}
-	canonical := http.Header{}
-	for name, values := range d.Headers {
-		canonical[http.CanonicalHeaderKey(name)] = append(canonical[http.CanonicalHeaderKey(name)], values...)
-	}
-	r.Headers = storable(canonical, nil)
 	switch {
 	case d.Body != nil && d.BodyBase64 != nil:
 		return r, errors.New("both body and body_base64")
@@ -164,12 +154,10 @@ func (d ResponseDocument) response(limit int64) (records.Response, error) {
 			return r, fmt.Errorf("body_base64: %w", err)
 		}
 	}
-	switch {
-	case int64(len(r.Body)) > limit:
-		return r, fmt.Errorf("body has %d bytes, over %d", len(r.Body), limit)
-	case len(r.Body) > 0 && !bodyAllowed(d.Status):
-		return r, fmt.Errorf("status %d has no body", d.Status)
+	if err := checkFound(r, limit); err != nil {
+		return r, err
 	}
+	r.Headers = storable(unframed(r), nil)
 	return r, nil
 }
 

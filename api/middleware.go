@@ -77,9 +77,7 @@ func (a *API) newEndpoint(r Route) (*endpoint, error) {
 		Retention: r.Retention, UnknownRetention: r.UnknownRetention, WorkTimeout: r.WorkTimeout,
 		Settle: r.Settle,
 	}
-	if e.reconciler = r.Reconciler; e.reconciler == nil {
-		e.reconciler = newReconciler(r, a.outside)
-	}
+	e.reconciler = newReconciler(r, a.outside)
 	e.terms.Reconciler = r.discreetly(e.reconciler)
 	return e, nil
 }

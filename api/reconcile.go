@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/takeover"
 )
 
@@ -119,8 +122,49 @@ func (c Reconcile) validateTemplates(at fieldFaults, r Route) {
 	}
 }
 
+// strictly is a reconciler of the route's own maker, held to what a service is
+// held to: what it finds must be a response that could have been stored.
+type strictly struct {
+	takeover.Reconciler
+	limit int64
+}
+
+// Reconcile implements [takeover.Reconciler].
+func (s strictly) Reconcile(ctx context.Context, r records.Record, req takeover.Request) (takeover.Finding, error) {
+	f, err := s.Reconciler.Reconcile(ctx, r, req)
+	if err != nil || f.Kind != takeover.Applied {
+		return f, err
+	}
+	if err := checkFound(f.Response, s.limit); err != nil {
+		return takeover.Finding{}, fmt.Errorf("response: %w", err)
+	}
+	f.Response.Headers = storable(unframed(f.Response), nil)
+	return f, nil
+}
+
+// checkFound refuses a response that could not have been stored.
+func checkFound(r records.Response, limit int64) error {
+	switch {
+	case r.Status < 200 || r.Status > 599 || freesKey(r.Status):
+		return fmt.Errorf("status %d cannot be stored", r.Status)
+	case int64(len(r.Body)) > limit:
+		return fmt.Errorf("body has %d bytes, over %d", len(r.Body), limit)
+	case len(r.Body) > 0 && !bodyAllowed(r.Status):
+		return fmt.Errorf("status %d has no body", r.Status)
+	}
+	for _, h := range r.Headers {
+		if !httpguts.ValidHeaderFieldName(h.Name) || !httpguts.ValidHeaderFieldValue(h.Value) {
+			return fmt.Errorf("%q is no header, or its value none", h.Name)
+		}
+	}
+	return nil
+}
+
 // newReconciler returns nil if nobody can tell.
 func newReconciler(r Route, o *outside) takeover.Reconciler {
+	if r.Reconciler != nil {
+		return strictly{r.Reconciler, r.MaxResponseBytes}
+	}
 	switch r.Reconcile.kind() {
 	case "url":
 		return &inquiry{config: r.Reconcile, limit: r.MaxResponseBytes, outside: o}
