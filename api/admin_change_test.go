@@ -201,6 +201,23 @@ func TestAdminReconciles(t *testing.T) {
 		d.refused(t, http.MethodPost, path, d.orderAt(t, id, ""), 503, "not_serving")
 	})
 
+	t.Run("AndSaysWhyItIsNotToBeHad", func(t *testing.T) {
+		for state, part := range map[records.State]string{
+			records.Unknown: "its lease is still running", records.InProgress: "not yet known to be dead", records.Finalized: "has come to an end",
+		} {
+			id := d.ids[state]
+			d.aloof.Store(true) // as a node is whose probe brought no answer, or who came too late
+			came := ada[api.Reconciled](t, d, http.MethodPost, "/v1/records/"+id.String()+"/reconcile", d.orderAt(t, id, ""))
+			d.aloof.Store(false)
+			if came.Claimed || came.Asked || came.Over || came.Finding != "" || !strings.Contains(came.Why, part) {
+				t.Errorf("%s: %+v", state, came)
+			}
+		}
+		if strings.Contains(d.logged(), "action=reconcile") {
+			t.Error("it is logged as a change")
+		}
+	})
+
 	if _, err := d.store.FenceByOperator(t.Context(), d.executor, "ada", true); err != nil { // or the node would want it to dial back
 		t.Fatal(err)
 	}

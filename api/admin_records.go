@@ -192,6 +192,7 @@ type Reconciled struct {
 	Asked   bool         `json:"asked"`
 	Finding string       `json:"finding,omitempty"` // applied, not_applied, pending, undecidable
 	Over    bool         `json:"over"`              // the record is settled; else it goes on
+	Why     string       `json:"why,omitempty"`     // not claimed: what keeps the node from it
 	Now     RecordReport `json:"now"`
 }
 
@@ -229,8 +230,22 @@ func (a *Admin) reconcileRecord(r *http.Request, who operator) (any, error) {
 		a.change(r, who, "reconcile", "record", id, "epoch", came.Record.Epoch, "finding", answer.Finding,
 			"before", before.Record.State, "after", came.Record.State, "reason", o.Reason)
 	}
-	answer.Now, err = a.reporter().Record(last, id)
+	if answer.Now, err = a.reporter().Record(last, id); !came.Claimed {
+		answer.Why = whyNot(answer.Now)
+	}
 	return answer, err
+}
+
+// whyNot says what kept a node from a record that it was to reconcile.
+func whyNot(now RecordReport) string {
+	switch records.State(now.Record.State) {
+	case records.Unknown:
+		return "Its last owner has not said that its work has ended, and its lease is still running: an effect may yet come. Ask again when the owner answers, or when its lease has run out."
+	case records.InProgress:
+		return "Its owner has it, or is not yet known to be dead: see the explanation. If the owner does not answer, ask again in a moment."
+	case records.Finalized, records.Released:
+	}
+	return "Meanwhile it has come to an end."
 }
 
 // note writes down what was done, where that is not part of doing it.

@@ -38,6 +38,7 @@ type desk struct {
 	path     string                        // of the store's file
 	verdict  atomic.Pointer[api.Sight]     // of whoever is asked
 	node     atomic.Pointer[takeover.Node] // that answers; nil: one that does not serve
+	aloof    atomic.Bool                   // one that cannot have what it is asked for
 }
 
 func newDesk(t *testing.T, change ...func(c *api.AdminConfig)) *desk {
@@ -68,6 +69,9 @@ func newDesk(t *testing.T, change ...func(c *api.AdminConfig)) *desk {
 
 // Reconcile implements [api.AdminNode].
 func (d *desk) Reconcile(ctx context.Context, id records.ID, epoch int64) (takeover.Reconciliation, error) {
+	if d.aloof.Load() {
+		return takeover.Reconciliation{}, nil
+	}
 	if n := d.node.Load(); n != nil {
 		return n.Reconcile(ctx, id, epoch)
 	}

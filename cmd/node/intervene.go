@@ -202,7 +202,7 @@ func (c *recordsReconcileCmd) Run(ctx context.Context, e *env) error {
 	err = e.show(came, func(w *text) {
 		switch {
 		case !came.Claimed:
-			w.printf("nobody was asked\n\n")
+			w.printf("nobody was asked. %s\n\n", came.Why)
 		case !came.Over:
 			w.printf("found so far: %s; the node goes on asking\n\n", orNothing(came.Finding))
 		default:
