@@ -77,7 +77,8 @@ var law = []rule{
 	{folder: "probe", imports: []string{"records"}, outside: []string{chi, backoff}, tests: stores},
 	{folder: "takeover", imports: []string{"probe", "records"}, outside: anything, tests: stores},
 	{folder: "api", imports: []string{"takeover", "records"}, outside: anything, tests: append(stores, "probe")},
-	{folder: "transfer/move", outside: []string{backoff, minio}},
+	{folder: "transfer/move", outside: []string{backoff, minio}, tests: []string{"transfer/move/s3test", "tests/fleet"}},
+	{folder: "transfer/move/s3test", imports: []string{"tests/fleet"}, harness: true},
 	{folder: "transfer", imports: []string{"takeover", "records", "transfer/move"}, outside: anything, tests: append(stores, "probe")},
 	{folder: "cmd/node", imports: anything, outside: append(drivers, "*")},
 	{
@@ -90,6 +91,7 @@ var law = []rule{
 		testOut: []string{chi, pq},                                         // what others would write without it
 	},
 	{folder: "deploy/upstream"},
+	{folder: "examples/money", imports: []string{"api", "probe", "records", "records/postgres", "takeover"}, outside: []string{sqlx, pq}},
 	{folder: "tests/compose", tests: []string{"tests/fleet", "records/postgres/postgrestest"}, testOut: []string{"github.com/compose-spec/compose-go/v2", "go.yaml.in/yaml/v3"}},
 	{folder: "tests/flows", tests: []string{"tests/fleet"}, testOut: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
 	{folder: "tests/openapi", tests: []string{"tests/fleet"}, testOut: []string{"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3"}},

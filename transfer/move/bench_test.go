@@ -26,7 +26,7 @@ func BenchmarkHTTPToFile(b *testing.B) {
 	for _, flows := range []int{1, 10} {
 		b.Run(fmt.Sprintf("flows=%d", flows), func(b *testing.B) {
 			length := int64(gigabyte / flows)
-			_, server := startChild(b, "serve", order{Length: length})
+			server := startChild(b, "serve", order{Length: length})
 			o := order{Root: b.TempDir()}
 			for i := range flows {
 				o.URLs = append(o.URLs, fmt.Sprintf("%s/%d", server.URL, i))
@@ -35,7 +35,7 @@ func BenchmarkHTTPToFile(b *testing.B) {
 			var grown int64
 			for b.Loop() {
 				theirs += curlAll(b, curl, o)
-				_, a := startChild(b, "copy", o)
+				a := startChild(b, "copy", o)
 				if len(a.Faults) > 0 || a.Bytes != length*int64(flows) {
 					b.Fatalf("copied %d bytes with faults %q", a.Bytes, a.Faults)
 				}

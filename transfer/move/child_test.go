@@ -29,12 +29,18 @@ const (
 
 // order is what a child is told.
 type order struct {
-	Length int64    `json:"length"`
-	URLs   []string `json:"urls"` // of sources
-	Root   string   `json:"root"`
-	S3     move.S3Config
-	Bucket string
-	Limit  int64 // of heap or disc
+	Length int64    `json:"length"` // of what is served
+	URLs   []string `json:"urls"`   // of sources
+	Root   string   `json:"root"`   // of files as sinks
+	Key    string   `json:"key"`    // of objects as sinks: S3, Bucket
+	Bucket string   `json:"bucket"`
+	S3     s3Access `json:"s3"`
+}
+
+type s3Access struct {
+	Endpoint  string `json:"endpoint"`
+	AccessKey string `json:"access"`
+	SecretKey string `json:"secret"`
 }
 
 // answer is what it says in its last line.
@@ -45,6 +51,7 @@ type answer struct {
 	Bytes   int64         `json:"bytes,omitempty"`
 	Faults  []string      `json:"faults,omitempty"`
 	SHA256s []string      `json:"sha256s,omitempty"`
+	Left    []string      `json:"left,omitempty"` // names in the root
 }
 
 func child(role string) int {
@@ -57,8 +64,6 @@ func child(role string) int {
 		return serveForever(o)
 	case "copy":
 		return copyAll(o)
-	case "full":
-		return fillUp(o)
 	default:
 		return fail(fmt.Errorf("no role %q", role))
 	}
@@ -124,7 +129,7 @@ func copyAll(o order) int {
 	}
 	sink := func(i int) move.Sink { return move.FileSink{Root: o.Root, Path: fmt.Sprintf("out-%d", i)} }
 	if o.S3.Endpoint != "" {
-		store, err := move.NewS3(o.S3)
+		store, err := move.NewS3(move.S3Config{Endpoint: o.S3.Endpoint, AccessKey: o.S3.AccessKey, SecretKey: o.S3.SecretKey})
 		if err != nil {
 			return fail(err)
 		}
@@ -140,8 +145,8 @@ func copyAll(o order) int {
 	)
 	for i, url := range o.URLs {
 		wg.Go(func() {
-			r, err := move.Copy(context.Background(), move.Job{ //nolint:usetesting // this is no test, but a program of one
-				Identity: move.Identity{Flow: url, Epoch: 1},
+			r, err := move.Copy(context.Background(), move.Job{
+				Identity: move.Identity{Flow: fmt.Sprint(i), Epoch: 1},
 				Source:   move.HTTPSource{URL: url}, Sink: sink(i),
 			})
 			mu.Lock()
@@ -160,28 +165,38 @@ func copyAll(o order) int {
 		return fail(err)
 	}
 	a.RSS = after - before
+	if o.Root != "" {
+		names, err := os.ReadDir(o.Root)
+		if err != nil {
+			return fail(err)
+		}
+		for _, n := range names {
+			a.Left = append(a.Left, n.Name())
+		}
+	}
 	say(a)
 	return 0
 }
 
 // startChild starts this program in a role and returns it when it has said
-// something.
-func startChild(t testing.TB, role string, o order) (*fleet.Process, answer) {
+// something. It runs within another command, if there is one.
+func startChild(t testing.TB, role string, o order, within ...string) answer {
 	t.Helper()
 	b, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	args := append(within, os.Args[0])
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), childRole+"="+role, childOrder+"="+string(b))
 	p := fleet.Start(t, role, cmd)
 	fleet.Await(t, role+" says something", func() bool { return p.Output.Has("}") || p.Ended() })
 	for line := range strings.Lines(p.Output.Tail(50)) {
 		var a answer
 		if json.Unmarshal([]byte(line), &a) == nil {
-			return p, a
+			return a
 		}
 	}
 	t.Fatalf("%s said nothing that makes sense: %s", role, p.Output.Tail(50))
-	return nil, answer{}
+	return answer{}
 }

@@ -266,6 +266,7 @@ func (c *copying) leave(ctx context.Context, err error) {
 	// the next owner's Begin takes away what is left.
 	switch {
 	case c.part != nil && keep:
+		c.saved = time.Time{} // whoever goes on wants to know of every byte
 		_ = c.mark(ctx, true)
 		_ = c.part.Keep()
 		c.drop()

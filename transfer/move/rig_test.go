@@ -46,6 +46,18 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+// serveAndHang serves h, which then does not return before the test does.
+func serveAndHang(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	done := make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		h(w, r)
+		<-done
+	})
+	t.Cleanup(func() { close(done) })
+	return s
+}
+
 // file is a file below a root of the test, and what stands there.
 type file struct{ root, path string }
 
@@ -148,4 +160,11 @@ func (c *checkpoints) last(t testing.TB) *move.Checkpoint {
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	fleet.Await(t, what, condition)
+}
+
+func remove(t testing.TB, f file) {
+	t.Helper()
+	if err := os.Remove(f.name()); err != nil {
+		t.Fatal(err)
+	}
 }

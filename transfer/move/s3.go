@@ -75,7 +75,7 @@ func s3Fault(ctx context.Context, at End, err error) error {
 	switch e.Code {
 	case minio.NoSuchKey, minio.NoSuchBucket, "NotFound":
 		f.Kind = ErrNotFound
-	case minio.NoSuchUpload, "InvalidPart":
+	case minio.NoSuchUpload, "InvalidPart", "EntityTooSmall":
 		// Somebody else ended the upload, or put a part of theirs into it.
 		f.Kind = ErrSuperseded
 	case "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "InsufficientCapacity":

@@ -1,0 +1,5 @@
+//go:build unix && !race
+
+package move_test
+
+const memoryFactor = 1
