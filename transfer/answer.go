@@ -40,6 +40,7 @@ type statusMessage struct {
 	Attempts    int        `json:"attempts,omitempty"`
 	Bytes       *int64     `json:"bytes,omitempty"`
 	TotalBytes  int64      `json:"totalBytes,omitempty"`
+	SafeBytes   int64      `json:"safeBytes,omitempty"` // from where another would go on
 	SHA256      string     `json:"sha256,omitempty"`
 	CreatedAt   *time.Time `json:"createdAt,omitempty"`
 	UpdatedAt   *time.Time `json:"updatedAt,omitempty"`
@@ -67,6 +68,9 @@ func (a *answer) message() statusMessage {
 	}
 	m.Wanted, m.Attempts, m.Epoch = string(f.Wanted), f.Attempts, f.Epoch
 	m.Bytes, m.TotalBytes, m.SHA256 = &f.Progress.Bytes, f.Progress.Total, hex.EncodeToString(f.Progress.SHA256)
+	if c := checkpointOf(f.Progress.Checkpoint); c != nil {
+		m.SafeBytes = c.Offset
+	}
 	m.CreatedAt, m.UpdatedAt = &f.CreatedAt, &f.UpdatedAt
 	if f.Executor != (records.ExecutorID{}) {
 		m.Executor = f.Executor.String()

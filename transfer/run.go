@@ -361,6 +361,10 @@ func (p *Plane) write(ctx context.Context, r *run, flow records.Flow, e ending) 
 	if e.Told != "" {
 		m.Callback = p.callback(flow, e.Told, e.State, e.Reason)
 	}
+	if e.State == records.FlowTerminated {
+		flow.Epoch, flow.Progress.Checkpoint = r.fence.Epoch, r.checkpoint
+		p.discard(limit, flow)
+	}
 	_, err := persist(limit, func() (records.Flow, error) { return p.store.MoveFlow(limit, m) })
 	p.log.InfoContext(ctx, "flow ends", "record", flow.Record, "epoch", r.fence.Epoch, "state", e.State, "bytes", e.Bytes, "reason", e.Reason, "error", err)
 	p.kick()

@@ -31,6 +31,7 @@ type Dataflows struct {
 	Queue        int           `yaml:"queue" help:"Flows that wait for their turn."`
 	MaxBytes     int64         `yaml:"max_bytes" help:"Bytes of one flow; 0 for no limit."`
 	StallTimeout time.Duration `yaml:"stall_timeout" help:"How long an end may move no byte."`
+	Rounds       int           `yaml:"rounds" help:"Copies that came no further before a flow fails."`
 	NoteEvery    time.Duration `yaml:"note_every" help:"How often progress is written."`
 	StrayEvery   time.Duration `yaml:"stray_every" help:"How often flows are looked for that nobody moves."`
 	WorkTimeout  time.Duration `yaml:"work_timeout" help:"How long one execution may take."`
@@ -120,7 +121,7 @@ func defaultDataflows() Dataflows {
 	return Dataflows{
 		ControlPlane: ControlPlane{Timeout: 10 * time.Second, Pause: time.Second, GiveUp: 7 * 24 * time.Hour},
 		Answer:       "sync", DuplicateStart: "replay", Flows: 16, Queue: 64,
-		StallTimeout: 30 * time.Second, NoteEvery: 5 * time.Second, StrayEvery: 5 * time.Second,
+		Rounds: 5, StallTimeout: 30 * time.Second, NoteEvery: 5 * time.Second, StrayEvery: 5 * time.Second,
 		WorkTimeout: 7 * 24 * time.Hour, Retention: 30 * 24 * time.Hour,
 	}
 }
@@ -131,7 +132,7 @@ func (d Dataflows) transfer() transfer.Config {
 		PublicURL: d.PublicURL, ControlPlane: d.ControlPlane.URL, CallbackToken: d.ControlPlane.Token, CallbackAllow: d.ControlPlane.Allow,
 		CallbackTimeout: d.ControlPlane.Timeout, CallbackPause: d.ControlPlane.Pause, CallbackGiveUp: d.ControlPlane.GiveUp,
 		Async: d.Answer == "async", RejectDuplicates: d.DuplicateStart == "reject",
-		Flows: d.Flows, Queue: d.Queue, MaxBytes: d.MaxBytes, StallTimeout: d.StallTimeout, NoteEvery: d.NoteEvery,
+		Flows: d.Flows, Queue: d.Queue, Rounds: d.Rounds, MaxBytes: d.MaxBytes, StallTimeout: d.StallTimeout, NoteEvery: d.NoteEvery,
 		StrayEvery: d.StrayEvery, WorkTimeout: d.WorkTimeout, Retention: d.Retention,
 	}
 }
@@ -212,7 +213,7 @@ func (c Config) checkDataflows(s *settings) {
 		s.doubt("dataflows.duplicate_start", "%q is neither replay nor reject", d.DuplicateStart)
 	}
 	for path, n := range map[string]int64{
-		"flows": int64(d.Flows), "stall_timeout": int64(d.StallTimeout), "note_every": int64(d.NoteEvery), "stray_every": int64(d.StrayEvery),
+		"flows": int64(d.Flows), "rounds": int64(d.Rounds), "stall_timeout": int64(d.StallTimeout), "note_every": int64(d.NoteEvery), "stray_every": int64(d.StrayEvery),
 		"work_timeout": int64(d.WorkTimeout), "retention": int64(d.Retention), "control_plane.timeout": int64(d.ControlPlane.Timeout),
 		"control_plane.pause": int64(d.ControlPlane.Pause), "control_plane.give_up": int64(d.ControlPlane.GiveUp),
 	} {

@@ -32,6 +32,7 @@ type source struct {
 	more    chan struct{}
 	dies    int // requests break off after so many bytes; 0: they do not
 	status  int // that is answered instead; 0: none
+	forgets bool
 }
 
 // newSource makes a source of n bytes that nobody could guess.
@@ -70,6 +71,13 @@ func (s *source) breakAfter(n int) {
 	s.dies = n
 }
 
+// forgetful makes the source one that cannot begin anywhere but at zero.
+func (s *source) forgetful() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgets = true
+}
+
 // answer makes every request answered with a status.
 func (s *source) answer(status int) {
 	s.mu.Lock()
@@ -85,11 +93,16 @@ func (s *source) counts() (opens, resumed int, sent int64, reading int) {
 }
 
 func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	forgets := s.forgets
+	s.mu.Unlock()
 	etag := fmt.Sprintf(`"v-%d"`, len(s.data))
-	w.Header().Set("ETag", etag)
-	w.Header().Set("Accept-Ranges", "bytes")
+	if !forgets {
+		w.Header().Set("ETag", etag)
+		w.Header().Set("Accept-Ranges", "bytes")
+	}
 	from := 0
-	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && r.Header.Get("If-Range") == etag {
+	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && r.Header.Get("If-Range") == etag && !forgets {
 		from, _ = strconv.Atoi(strings.TrimSuffix(spec, "-"))
 	}
 	s.mu.Lock()
