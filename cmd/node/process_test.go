@@ -182,7 +182,7 @@ func TestPostgres(t *testing.T) {
 		dsn := cluster.Empty(t)
 		// DATABASE_URL alone is enough for an operator.
 		environ := []string{"DATABASE_URL=" + dsn}
-		if r := invoke(t, environ, "migrate", "up"); r.code != exitDone || !strings.Contains(r.out, "schema 1") {
+		if r := invoke(t, environ, "migrate", "up"); r.code != exitDone || !strings.Contains(r.out, fmt.Sprint("schema ", newestSchema(t))) {
 			t.Fatalf("up: %+v", r)
 		}
 		if r := invoke(t, environ, "migrate", "down"); r.code != exitUsage || !strings.Contains(r.err, "--yes") {
