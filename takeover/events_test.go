@@ -115,10 +115,10 @@ func TestEvents(t *testing.T) {
 		(<-first).check(t, takeover.Executed, "held")
 		(<-waiting).check(t, takeover.Waited, "held")
 		r := stands(t, nodes[0], ask("k"), records.Finalized)
-		for kind, node := range map[eventKind]string{claimed: "a", waited: "b", settled: "a"} {
-			all := f.history.of(kind)
-			if len(all) != 1 || all[0].node != node || all[0].record.ID != r.ID || all[0].record.Epoch != r.Epoch {
-				t.Errorf("events of kind %d: %+v, want one by %s", kind, all, node)
+		for _, want := range []event{{kind: claimed, node: "a"}, {kind: waited, node: "b"}, {kind: settled, node: "a"}} {
+			all := f.history.of(want.kind)
+			if len(all) != 1 || all[0].node != want.node || all[0].record.ID != r.ID || all[0].record.Epoch != r.Epoch {
+				t.Errorf("events of kind %d: %+v, want one by %s", want.kind, all, want.node)
 			}
 		}
 		for _, e := range f.history.of(probed) {

@@ -137,6 +137,7 @@ func TestAudit(t *testing.T) {
 				want = records.Record{Executor: fresh.Executor}
 			case records.EventTakenOver, records.EventReconciled, records.EventFinalized:
 				want = taken
+			default:
 			}
 			if e.Record != want.ID || e.Epoch != want.Epoch || e.Executor != want.Executor || e.Actor != "" {
 				t.Errorf("%+v, want it about %s of %s at %d", e, want.ID, want.Executor, want.Epoch)

@@ -14,9 +14,9 @@ func byHand(r records.Record) records.Intervention {
 }
 
 // doubtful leaves a record of unknown outcome.
-func (a *arena) doubtful(key string) records.Record {
+func (a *arena) doubtful() records.Record {
 	a.Helper()
-	r := a.claim(a.boot().ID, key)
+	r := a.claim(a.boot().ID, "k")
 	a.check(a.store.MarkUnknown(a.Context(), r.ID, r.Fence(), time.Hour))
 	return a.record(r.ID)
 }
@@ -35,7 +35,7 @@ var operatorRaces = []race{
 	{"AReleaseByHandBehindAReconcilersTryDoesNotLand", []postgres.Mutation{
 		{In: postgres.ReleaseByOperator, Guard: "r.epoch = $2::bigint", By: "$2::bigint > 0"},
 	}, func(a *arena) bool {
-		r, o := a.doubtful("k"), a.begin()
+		r, o := a.doubtful(), a.begin()
 		o.does(`UPDATE probate.records SET epoch = epoch + 1 WHERE id = $1`, r.ID[:])
 		_, err := o.meets(func(ctx context.Context) error { return errOf(a.store.ReleaseByOperator(ctx, byHand(r))) })
 		return a.record(r.ID).State != records.Unknown || !errors.Is(err, records.ErrFenced)
@@ -44,7 +44,7 @@ var operatorRaces = []race{
 		{In: postgres.ResolveByOperator, Guard: "r.epoch = $2::bigint", By: "$2::bigint > 0"},
 		without(postgres.ResolveByOperator, "\n   AND r.state IS NOT DISTINCT FROM 'unknown'"),
 	}, func(a *arena) bool {
-		r, o := a.doubtful("k"), a.begin()
+		r, o := a.doubtful(), a.begin()
 		o.does(`UPDATE probate.records SET state = 'in_progress', epoch = epoch + 1, expires_at = NULL WHERE id = $1`, r.ID[:])
 		_, err := o.meets(func(ctx context.Context) error { return errOf(a.store.ResolveByOperator(ctx, byHand(r), done)) })
 		return a.record(r.ID).State != records.InProgress || !errors.Is(err, records.ErrFenced)
@@ -53,13 +53,13 @@ var operatorRaces = []race{
 		{In: postgres.ResolveByOperator, Guard: "r.epoch = $2::bigint", By: "$2::bigint > 0"},
 	}, func(a *arena) bool {
 		// Purged, and claimed anew by somebody who cannot tell either.
-		r, o := a.doubtful("k"), a.begin()
+		r, o := a.doubtful(), a.begin()
 		o.does(`DELETE FROM probate.records WHERE id = $1`, r.ID[:])
 		_, err := o.meets(func(ctx context.Context) error { return errOf(a.store.ResolveByOperator(ctx, byHand(r), done)) })
 		if !errors.Is(err, records.ErrNotFound) {
 			return true
 		}
-		again := a.doubtful("k")
+		again := a.doubtful()
 		_, err = a.store.ResolveByOperator(a.Context(), byHand(r), done)
 		return a.record(r.ID).Epoch != again.Epoch || !errors.Is(err, records.ErrFenced)
 	}},

@@ -204,7 +204,9 @@ var eventRules = group{name: "Events", alone: true, rules: []rule{
 				followed, after = append(followed, page.Events...), page.Next
 				select {
 				case <-stop:
-					return nil
+					if len(followed) > 0 {
+						return nil
+					}
 				default:
 				}
 			}

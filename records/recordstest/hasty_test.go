@@ -35,7 +35,7 @@ var hastyStores = []wrong{
 			moment()
 			return as(ctx, s, r.By, func(m *model, now time.Time) (records.Reserved, error) {
 				owned, rec, err := m.reserve(now, r)
-				return records.Reserved{Owned: owned, Held: held(m, now, rec)}, err
+				return records.Reserved{Owned: owned, Held: withExecutor(m, now, rec)}, err
 			})
 		},
 		takeOver: func(ctx context.Context, s *memory, t records.TakeOver) (records.Record, error) {

@@ -171,8 +171,8 @@ func (s *memory) PurgeExecutors(ctx context.Context, age time.Duration) (int, er
 	return asked(ctx, s, func(m *model, now time.Time) (int, error) { return m.purgeExecutors(now, age), nil })
 }
 
-// held joins a record with its executor.
-func held(m *model, now time.Time, r records.Record) records.Held {
+// withExecutor joins a record with its executor.
+func withExecutor(m *model, now time.Time, r records.Record) records.Held {
 	h := records.Held{Record: r}
 	if e, ok := m.executors[r.Executor]; ok {
 		h.Executor = shown(now, *e)
@@ -184,7 +184,7 @@ func (s *memory) Reserve(ctx context.Context, r records.Reservation) (records.Re
 	return asked(ctx, s, func(m *model, now time.Time) (records.Reserved, error) {
 		r.Request = bytes.Clone(r.Request)
 		owned, rec, err := m.reserve(now, r)
-		return records.Reserved{Owned: owned, Held: held(m, now, rec)}, err
+		return records.Reserved{Owned: owned, Held: withExecutor(m, now, rec)}, err
 	})
 }
 
@@ -194,7 +194,7 @@ func (s *memory) Load(ctx context.Context, id records.ID) (records.Held, error) 
 		if !ok {
 			return records.Held{}, records.ErrNotFound
 		}
-		return held(m, now, *r), nil
+		return withExecutor(m, now, *r), nil
 	})
 }
 

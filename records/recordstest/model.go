@@ -14,8 +14,9 @@ type model struct {
 	executors map[records.ExecutorID]*records.Executor
 	records   map[records.ID]*records.Record
 	audit     []noted
-	written   int   // events so far, purged ones included
-	erasures  int64 // times that something was erased
+	written   int                          // events so far, purged ones included
+	erasures  int64                        // times that something was erased
+	marks     map[records.ID]records.Token // of the last intervention
 }
 
 // noted is an event and its number.
@@ -28,6 +29,7 @@ func newModel() *model {
 	return &model{
 		executors: make(map[records.ExecutorID]*records.Executor),
 		records:   make(map[records.ID]*records.Record),
+		marks:     make(map[records.ID]records.Token),
 	}
 }
 

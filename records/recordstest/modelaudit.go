@@ -68,7 +68,7 @@ func (m *model) intervene(now time.Time, i records.Intervention, o *records.Outc
 	if !ok {
 		return records.Record{}, records.ErrNotFound
 	}
-	if r.State == to && r.Epoch == i.Epoch+1 && r.Attempt == i.Mark(o) {
+	if r.State == to && r.Epoch == i.Epoch+1 && m.marks[i.ID] == i.Mark(o) {
 		return *r, nil // the reply was lost
 	}
 	may := r.State == records.Unknown ||
@@ -79,6 +79,7 @@ func (m *model) intervene(now time.Time, i records.Intervention, o *records.Outc
 	before := r.State
 	r.State, r.Attempt, r.FinalizedAt, r.ExpiresAt = to, i.Mark(o), now, now.Add(retention)
 	r.Epoch++
+	m.marks[i.ID] = i.Mark(o)
 	if o != nil {
 		r.Response = &o.Response
 	}

@@ -37,6 +37,7 @@ func (w *walk) intervened(t *rapid.T, i records.Intervention, o *records.Outcome
 	_, wantErr := w.model.intervene(w.now, i, o)
 	sameError(t, err, wantErr)
 	if err == nil {
+		w.model.records[i.ID].Attempt = got.Attempt // how a store marks it is its own affair
 		w.agree(t, got)
 	}
 }
