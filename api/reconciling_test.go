@@ -40,12 +40,12 @@ var badAnswers = map[string]struct {
 	answer http.HandlerFunc
 	reason string
 }{
-	"NotTheFormat":     {says(`applied`), "parse statement"},
-	"AnotherStatus":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, "status 418, want 200"},
-	"AnotherMedium":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "content type"},
-	"TooLarge":         {says(`{"finding": "not_applied"}` + strings.Repeat(" ", 3<<20)), "answer is too large"},
-	"TooLargeABody":    {says(`{"finding": "applied", "response": {"status": 200, "body": "` + strings.Repeat("x", 1<<20+1) + `"}}`), "over 1048576"},
-	"Late":             {func(_ http.ResponseWriter, r *http.Request) {
+	"NotTheFormat":  {says(`applied`), "parse statement"},
+	"AnotherStatus": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, "status 418, want 200"},
+	"AnotherMedium": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "content type"},
+	"TooLarge":      {says(`{"finding": "not_applied"}` + strings.Repeat(" ", 3<<20)), "answer is too large"},
+	"TooLargeABody": {says(`{"finding": "applied", "response": {"status": 200, "body": "` + strings.Repeat("x", 1<<20+1) + `"}}`), "over 1048576"},
+	"Late": {func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the asker has gone
 		<-r.Context().Done()
 	}, "deadline exceeded"},
