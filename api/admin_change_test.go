@@ -203,7 +203,7 @@ func TestAdminReconciles(t *testing.T) {
 
 	t.Run("AndSaysWhyItIsNotToBeHad", func(t *testing.T) {
 		for state, part := range map[records.State]string{
-			records.Unknown: "its lease is still running", records.InProgress: "not yet known to be dead", records.Finalized: "has come to an end",
+			records.Unknown: "its lease is still running", records.InProgress: "not yet known to be dead", records.Finalized: "has come to an end", records.Released: "has come to an end",
 		} {
 			id := d.ids[state]
 			d.aloof.Store(true) // as a node is whose probe brought no answer, or who came too late

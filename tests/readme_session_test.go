@@ -60,7 +60,7 @@ func newNewcomer(t *testing.T) newcomer {
 	})
 	return newcomer{
 		folder: folder, node: public,
-		env:   append(env, "PROBATE_LISTEN="+public, "PROBATE_INTERNAL_LISTEN="+internal, "NO_PROXY=*",
+		env: append(env, "PROBATE_LISTEN="+public, "PROBATE_INTERNAL_LISTEN="+internal, "NO_PROXY=*",
 			"PROBATE_OPERATORS_TOKENS_FILE="+operators, "PROBATE_OPERATOR_TOKEN="+token),
 		ports: strings.NewReplacer("127.0.0.1:9000", service, "localhost:8080", public, "127.0.0.1:8081", internal),
 	}
