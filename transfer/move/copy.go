@@ -265,16 +265,29 @@ func (c *copying) leave(ctx context.Context, err error) {
 	// Whatever fails here fails beside the error that is being returned, and
 	// the next owner's Begin takes away what is left.
 	switch {
-	case c.part != nil && keep:
-		c.saved = time.Time{} // whoever goes on wants to know of every byte
-		_ = c.mark(ctx, true)
-		_ = c.part.Keep()
-		c.drop()
+	case keep:
+		c.keep(ctx)
 	case c.part != nil:
 		_ = c.part.Abort(ctx)
 		c.drop()
-	case c.begun && !keep && !errors.Is(err, ErrSuperseded):
+	case c.begun && !errors.Is(err, ErrSuperseded):
 		_ = c.job.Sink.Discard(ctx, c.job.Identity, c.token)
+	}
+}
+
+// keep leaves what there is to be resumed, and saves from where, although no
+// checkpoint may be due yet.
+func (c *copying) keep(ctx context.Context) {
+	c.saved = time.Time{}
+	if c.part != nil {
+		_ = c.mark(ctx, true)
+	}
+	if c.part != nil {
+		_ = c.part.Keep()
+		c.drop()
+	}
+	if c.job.Save != nil && c.dirty {
+		_ = c.job.Save(ctx, *c.point)
 	}
 }
 

@@ -282,6 +282,28 @@ func TestResume(t *testing.T) {
 		}
 	})
 
+	t.Run("SavesWhereItStoppedWhenItIsKept", func(t *testing.T) {
+		t.Parallel()
+		f, to := newFlaky(4<<20, 0, 0), newFile(t)
+		src := move.HTTPSource{URL: serve(t, f.ServeHTTP).URL, Transport: transport(t)}
+		var c checkpoints
+		ctx, cancel := context.WithCancel(t.Context())
+		j := job(src, to.sink())
+		j.Save, j.SaveEvery = c.save, time.Hour
+		j.Keep = func(error) bool { return true }
+		j.Progress = func(n int64) {
+			if n >= 2<<20 {
+				cancel()
+			}
+		}
+		if _, err := move.Copy(ctx, j); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error is %v", err)
+		}
+		if p := c.last(t); len(c.saved) != 1 || p.Offset < 2<<20 {
+			t.Errorf("saved %d times, up to %d", len(c.saved), p.Offset)
+		}
+	})
+
 	t.Run("GoesOnWhereNothingIsLeft", func(t *testing.T) {
 		t.Parallel()
 		f, to := newFlaky(4<<20, 0, 0), newFile(t)

@@ -194,5 +194,12 @@ func TestFileSink(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.wantNames(t, 0)
+		f.path = filepath.Join("no", "such", "folder")
+		if err := f.sink().Discard(t.Context(), move.Identity{Flow: "flow", Epoch: 10}, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(f.root, "no")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("to discard made a folder: %v", err)
+		}
 	})
 }

@@ -32,7 +32,7 @@ type FileSink struct {
 
 // Begin implements [Sink].
 func (s FileSink) Begin(ctx context.Context, start Start) (Part, error) {
-	root, dir, err := s.open()
+	root, dir, err := s.open(true)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +46,14 @@ func (s FileSink) Begin(ctx context.Context, start Start) (Part, error) {
 
 // Discard implements [Sink].
 func (s FileSink) Discard(_ context.Context, id Identity, _ string) error {
-	root, dir, err := s.open()
-	if err != nil {
+	root, dir, err := s.open(false)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
 		return err
 	}
-	defer shut(root)
-	defer shut(dir)
+	defer shut(root, dir)
 	found, err := parts(dir, family(id.Flow))
 	if err != nil {
 		return err
@@ -73,14 +75,17 @@ func (s FileSink) mode() os.FileMode {
 }
 
 // open opens the root and, below it, the folder of the final name, which stays
-// the same folder whatever becomes of its name.
-func (s FileSink) open() (root, dir *os.Root, err error) {
+// the same folder whatever becomes of its name. It makes that folder if it is
+// told to.
+func (s FileSink) open(missing bool) (root, dir *os.Root, err error) {
 	root, err = openRoot(AtSink, s.Root, s.Path)
 	if err != nil {
 		return nil, nil, err
 	}
 	folder := filepath.Dir(s.Path)
-	err = root.MkdirAll(folder, 0o750)
+	if missing {
+		err = root.MkdirAll(folder, 0o750)
+	}
 	if err == nil {
 		dir, err = root.OpenRoot(folder)
 	}

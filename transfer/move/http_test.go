@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -372,29 +375,41 @@ func TestHTTPSink(t *testing.T) {
 
 	t.Run("IsNotWholeBeforeTheCommit", func(t *testing.T) {
 		t.Parallel()
-		for _, known := range []bool{true, false} {
-			var got atomic.Pointer[received]
-			to := serve(t, func(_ http.ResponseWriter, r *http.Request) { got.Store(receive(r)) })
-			from := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				if known {
-					w.Header().Set("Content-Length", fmt.Sprint(1<<20))
+		for _, proto := range []int{1, 2} {
+			for _, known := range []bool{true, false} {
+				var got atomic.Pointer[received]
+				to, tr := serveProto(t, proto, func(_ http.ResponseWriter, r *http.Request) {
+					if r.ProtoMajor != proto {
+						t.Errorf("HTTP/%d, want %d", r.ProtoMajor, proto)
+					}
+					got.Store(receive(r))
+				})
+				from := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					if known {
+						w.Header().Set("Content-Length", strconv.Itoa(1<<20))
+					}
+					_, _ = w.Write(content(1 << 20))
+				})
+				fenced := errors.New("fenced")
+				j := job(move.HTTPSource{URL: from.URL, Transport: transport(t)}, move.HTTPSink{URL: to, Transport: tr})
+				j.BeforeCommit = func(context.Context) error {
+					if r := got.Load(); r != nil {
+						t.Errorf("HTTP/%d, length known %v: the receiver had an end before the commit: %v", proto, known, r.err)
+					}
+					return fenced
 				}
-				_, _ = w.Write(content(1 << 20))
-			})
-			fenced := errors.New("fenced")
-			j := job(move.HTTPSource{URL: from.URL, Transport: transport(t)}, move.HTTPSink{URL: to.URL, Transport: transport(t)})
-			j.BeforeCommit = func(context.Context) error {
-				if r := got.Load(); r != nil {
-					t.Errorf("length known %v: the receiver had an end before the commit: %v", known, r.err)
+				if _, err := move.Copy(t.Context(), j); !errors.Is(err, fenced) {
+					t.Errorf("error is %v", err)
 				}
-				return fenced
-			}
-			if _, err := move.Copy(t.Context(), j); !errors.Is(err, fenced) {
-				t.Errorf("error is %v", err)
-			}
-			await(t, "the receiver gives up", func() bool { return got.Load() != nil })
-			if r := got.Load(); r.err == nil {
-				t.Errorf("length known %v: the receiver took %d bytes for whole", known, len(r.body))
+				await(t, "the receiver gives up", func() bool { return got.Load() != nil })
+				if r := got.Load(); r.err == nil {
+					t.Errorf("HTTP/%d, length known %v: the receiver took %d bytes for whole", proto, known, len(r.body))
+				}
+				j.BeforeCommit = nil
+				mustCopy(t, j, content(1<<20))
+				if r := got.Load(); r.err != nil || !bytes.Equal(r.body, content(1<<20)) {
+					t.Errorf("HTTP/%d, length known %v: the receiver has %d bytes, %v", proto, known, len(r.body), r.err)
+				}
 			}
 		}
 	})
@@ -478,6 +493,24 @@ func TestHTTPSink(t *testing.T) {
 		from.write(t, nil)
 		wantFault(t, job(from.source(), move.HTTPSink{URL: "http://localhost", Method: "DELETE"}), move.AtSink, move.ErrRefused)
 	})
+}
+
+// serveProto serves HTTP/1, or HTTP/2 over TLS, and returns what reaches it.
+func serveProto(t *testing.T, proto int, h http.HandlerFunc) (string, *http.Transport) {
+	t.Helper()
+	tr := transport(t)
+	if proto == 1 {
+		return serve(t, h).URL, tr
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	tr.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	t.Cleanup(tr.CloseIdleConnections)
+	return s.URL, tr
 }
 
 // received is what a receiver made of a request.

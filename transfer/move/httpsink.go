@@ -55,12 +55,8 @@ func (s HTTPSink) Begin(ctx context.Context, start Start) (Part, error) {
 	}
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.ctx = ctx
-	p.request = (&http.Request{Method: method, URL: u, Host: u.Host, Header: s.Header.Clone(), ContentLength: start.Length}).WithContext(ctx)
-	if p.request.Header == nil {
-		p.request.Header = make(http.Header)
-	}
+	p.request = (&http.Request{Method: method, URL: u, Host: u.Host, Header: headerOf(s.Header), ContentLength: start.Length}).WithContext(ctx)
 	p.request.Header.Set("Idempotency-Epoch", strconv.FormatInt(start.Epoch, 10))
-	p.request.Header["User-Agent"] = []string{"probate"}
 	return p, nil
 }
 

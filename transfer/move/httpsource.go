@@ -57,10 +57,7 @@ func (s HTTPSource) ask(ctx context.Context, from int64, validator string) (*htt
 	if err != nil {
 		return nil, err
 	}
-	q := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: s.Header.Clone()}).WithContext(ctx)
-	if q.Header == nil {
-		q.Header = make(http.Header)
-	}
+	q := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: headerOf(s.Header)}).WithContext(ctx)
 	q.Header.Set("Accept-Encoding", "identity")
 	if from > 0 {
 		q.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// A copy's buffers. Together they are what a copy holds in memory; more of
-	// them did not make it faster.
+	// A copy's buffers. Together they are what a copy holds in memory.
 	bufferSize  = 256 << 10
 	bufferCount = 4
 	// A read that brings less is topped up, so that a source that trickles does

@@ -371,6 +371,35 @@ func TestS3Sink(t *testing.T) {
 		b.wantNoUpload(t)
 	})
 
+	t.Run("GoesOnAfterASuspension", func(t *testing.T) {
+		t.Parallel()
+		b := newBucket(t)
+		f := newFlaky(17<<20, 0, 0)
+		src := move.HTTPSource{URL: serve(t, f.ServeHTTP).URL, Transport: transport(t)}
+		var c checkpoints
+		ctx, cancel := context.WithCancel(t.Context())
+		j := job(src, b.sink("x"))
+		j.Save, j.SaveEvery = c.save, time.Hour
+		j.Keep = func(error) bool { return true }
+		j.Progress = func(n int64) {
+			if n >= 12<<20 {
+				cancel()
+			}
+		}
+		if _, err := move.Copy(ctx, j); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error is %v", err)
+		}
+		if len(c.saved) != 2 { // the upload, and where it stopped
+			t.Errorf("saved %d times", len(c.saved))
+		}
+		j.Epoch, j.Resume, j.Progress = j.Epoch+1, c.last(t), nil
+		if r := mustCopy(t, j, f.want); r.ResumedFrom != 10<<20 {
+			t.Errorf("resumed from %d", r.ResumedFrom)
+		}
+		b.wantObject(t, "x", f.want)
+		b.wantNoUpload(t)
+	})
+
 	t.Run("BeginsAgainWhenTheOlderOwnerEndedTheUpload", func(t *testing.T) {
 		t.Parallel()
 		b := newBucket(t)

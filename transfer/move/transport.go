@@ -46,6 +46,18 @@ func NewTransport(allow func(netip.AddrPort) error) *http.Transport {
 	}
 }
 
+// headerOf is what a request is sent with: h, and who we are if h does not say.
+func headerOf(h http.Header) http.Header {
+	h = h.Clone()
+	if h == nil {
+		h = make(http.Header)
+	}
+	if h.Get("User-Agent") == "" {
+		h.Set("User-Agent", "probate")
+	}
+	return h
+}
+
 // parseURL refuses what cannot be fetched. Errors do not repeat the URL, whose
 // query may be a signature.
 func parseURL(at End, raw string) (*url.URL, error) {
