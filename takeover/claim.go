@@ -24,11 +24,17 @@ func (c *course) takeOver(signed bool) *landing {
 	return c.claim(reason, from, func(ctx context.Context) (records.Record, error) { return n.store.TakeOver(ctx, t) })
 }
 
-// claimUnknown takes a record of unknown outcome, to ask its reconciler.
+// claimUnknown takes a record of unknown outcome, to ask its reconciler. If that
+// cannot tell either, nothing was learned: the record is forgotten when it would
+// have been, however often somebody asks.
 func (c *course) claimUnknown() *landing {
 	n, r := c.node, c.held.Record
 	u := records.UnknownClaim{ID: r.ID, Epoch: r.Epoch, By: n.boot().id, Attempt: records.NewToken()}
-	return c.claim("outcome unknown", r.Fence(), func(ctx context.Context) (records.Record, error) { return n.store.ClaimUnknown(ctx, u) })
+	landed := c.claim("outcome unknown", r.Fence(), func(ctx context.Context) (records.Record, error) { return n.store.ClaimUnknown(ctx, u) })
+	if c.tenure != nil {
+		c.tenure.forget = r.ExpiresAt
+	}
+	return landed
 }
 
 // claim wins a tenure of the record, or reads who did.

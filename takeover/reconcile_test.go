@@ -223,6 +223,21 @@ func TestReconcile(t *testing.T) {
 		}
 	})
 
+	rule(t, "WhoCannotTellEitherDoesNotMakeItRemembered", func(t *testing.T, f *fleet) {
+		nodes := f.start(takeover.Config{}, "a", "b")
+		(<-do(nodes[0], askOnce("k"), func(context.Context) takeover.Completion { return takeover.Completion{} })).check(t, takeover.Executed, "")
+		before := stands(t, nodes[0], askOnce("k"), records.Unknown)
+		f.pass(2 * time.Minute)
+		s := &findings{all: []func() (takeover.Finding, error){undecidable, undecidable}}
+		req := askKnowing("k", s.Reconcile)
+		for range 2 {
+			(<-do(nodes[1], req, refuse(t))).check(t, takeover.OutcomeUnknown, "")
+		}
+		if now := stands(t, nodes[1], req, records.Unknown); now.Epoch != before.Epoch+2 || now.ExpiresAt.Sub(before.ExpiresAt).Abs() > time.Second {
+			t.Errorf("epoch %d, expires %s, after %d, %s", now.Epoch, now.ExpiresAt, before.Epoch, before.ExpiresAt)
+		}
+	})
+
 	rule(t, "TwoWhoClaimAnUnknownOutcomeAskOnce", func(t *testing.T, f *fleet) {
 		nodes := f.start(takeover.Config{}, "a", "b")
 		<-do(nodes[0], askOnce("k"), func(context.Context) takeover.Completion { return takeover.Completion{} })

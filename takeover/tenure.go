@@ -23,6 +23,7 @@ type tenure struct {
 	begun   time.Time       // when this node was told that the record is its own
 	ctx     context.Context // the caller's values; it never ends
 	started bool            // the work, here
+	forget  time.Time       // when the store would have forgotten that nobody can tell; zero: nothing was unknown
 	order   *order          // what an operator asked for, where no client asks
 }
 
@@ -301,7 +302,17 @@ func (t *tenure) release(ctx context.Context) error {
 }
 
 func (t *tenure) markUnknown(ctx context.Context) error {
-	return t.node.store.MarkUnknown(ctx, t.claim.Record.ID, t.claim.Record.Fence(), t.request.Terms.UnknownRetention)
+	return t.node.store.MarkUnknown(ctx, t.claim.Record.ID, t.claim.Record.Fence(), t.unknownRetention())
+}
+
+// unknownRetention is how long to remember that nobody can tell: as long as
+// before, where that is all that was found out again.
+func (t *tenure) unknownRetention() time.Duration {
+	full := t.request.Terms.UnknownRetention
+	if t.started || t.forget.IsZero() {
+		return full
+	}
+	return min(max(time.Until(t.forget), 0), full)
 }
 
 // settled is the record as this node has just written it. Its times are this
@@ -314,7 +325,7 @@ func (t *tenure) settled(e ending, to records.State) ending {
 		e.record.Response = &e.completion.Response
 		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.request.Terms.Retention)
 	case records.Unknown:
-		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.request.Terms.UnknownRetention)
+		e.record.ExpiresAt = e.record.FinalizedAt.Add(t.unknownRetention())
 	case records.Released, records.InProgress:
 	}
 	t.node.config.Events.Settled(e.record, to, time.Since(t.begun), e.completion.Reason)
