@@ -60,10 +60,8 @@ func (a *answer) message() statusMessage {
 	if f.State == records.FlowTerminated || f.State == records.FlowSuspended {
 		m.Error = f.Reason
 	}
-	if !a.full || a.owner == nil {
-		m.MessageID = uuid.NewString()
-	}
 	if !a.full {
+		m.MessageID = uuid.NewString()
 		return m
 	}
 	m.Wanted, m.Attempts, m.Epoch = string(f.Wanted), f.Attempts, f.Epoch

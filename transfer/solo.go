@@ -39,7 +39,7 @@ func (p *Plane) startUntracked(r *http.Request, t Task) (*answer, error) {
 		return nil, ctx.Err()
 	}
 	m := t.message()
-	result, err := move.Copy(ctx, move.Job{
+	_, err = move.Copy(ctx, move.Job{
 		Identity: move.Identity{Flow: "untracked/" + m.ProcessID + "/" + m.MessageID, Epoch: time.Now().UnixMicro()},
 		Source:   source, Sink: sink, Length: declared.length, SHA256: declared.sha256,
 		MaxBytes: p.config.MaxBytes, StallTimeout: p.config.StallTimeout,
@@ -47,10 +47,8 @@ func (p *Plane) startUntracked(r *http.Request, t Task) (*answer, error) {
 	if err != nil {
 		return nil, refused(http.StatusBadGateway, "transfer_failed", err.Error())
 	}
-	return &answer{status: http.StatusOK, full: true, flow: records.Flow{
-		ID: m.ProcessID, State: records.FlowCompleted, Attempts: 1,
-		Progress:  records.Progress{Bytes: result.Bytes, Total: result.Bytes, SHA256: result.SHA256[:]},
-		CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(),
+	return &answer{status: http.StatusOK, flow: records.Flow{
+		ID: m.ProcessID, State: records.FlowCompleted,
 	}}, nil
 }
 

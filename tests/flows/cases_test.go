@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 )
 
 // TestCase plays what happened to the users of comparable systems.
@@ -59,18 +58,14 @@ func (p *plane) begins(n *node, id string) {
 // half lets a flow come half way, so slowly that it leaves a checkpoint behind.
 func (p *plane) half(n *node, id string) {
 	p.t.Helper()
-	n.moved(id, size/4)
-	for at := size / 4; at < size/2; at += 64 << 10 {
-		safe, _ := n.status(id).json["safeBytes"].(float64)
-		if safe > 0 {
-			break
-		}
+	at := size / 4
+	within(p.t, id+" leaves a checkpoint", func() bool {
+		at = min(at+(8<<10), size/2)
 		p.from.allow(at)
-		<-time.After(20 * time.Millisecond) // the pace of a slow source
-	}
-	within(p.t, id+" leaves a checkpoint", func() bool { safe, _ := n.status(id).json["safeBytes"].(float64); return safe > 0 })
+		safe, _ := n.status(id).json["safeBytes"].(float64)
+		return safe > 0
+	})
 	p.from.allow(size / 2)
-	n.moved(id, size/2)
 }
 
 // repeated demands the answer to a start that was repeated.

@@ -78,7 +78,7 @@ dataflows:
   control_plane: {url: %q, token: %s, pause: 50ms, timeout: 2s}
   note_every: 100ms
   stray_every: 300ms
-  stall_timeout: 5s
+  stall_timeout: 60s
   roots:
     - {name: in, path: %q, shared: true}
     - {name: out, path: %q, write: true, shared: true}
@@ -250,7 +250,10 @@ func push(id string, to map[string]any) map[string]any {
 }
 
 // status of a flow.
-func (n *node) status(id string) reply { n.t.Helper(); return n.ask(http.MethodGet, "/dataflows/"+id+"/status", nil) }
+func (n *node) status(id string) reply {
+	n.t.Helper()
+	return n.ask(http.MethodGet, "/dataflows/"+id+"/status", nil)
+}
 
 // becomes waits for a flow's state.
 func (n *node) becomes(id, state string) reply {
@@ -264,15 +267,6 @@ func (n *node) becomes(id, state string) reply {
 		return last.state() == state
 	})
 	return last
-}
-
-// moved waits until a flow has moved that many bytes.
-func (n *node) moved(id string, bytes int) {
-	n.t.Helper()
-	within(n.t, fmt.Sprintf("%s has moved %d bytes", id, bytes), func() bool {
-		got, _ := n.status(id).json["bytes"].(float64)
-		return int(got) >= bytes
-	})
 }
 
 // whole demands that a file of a root is the source's bytes, and that nothing
