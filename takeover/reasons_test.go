@@ -39,6 +39,9 @@ func TestReason(t *testing.T) {
 		"ThatAnAppliedResponseCannotBe": {func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
 			return takeover.FoundApplied(records.Response{}), nil
 		}, "status"},
+		"ThatAQueryFindsNothingKnown": {func(ctx context.Context, r records.Record, req takeover.Request) (takeover.Finding, error) {
+			return takeover.Asking(perhaps{}).Reconcile(ctx, r, req)
+		}, "is none of applied"},
 		"ThatItCameTooLate": {func(ctx context.Context, _ records.Record, _ takeover.Request) (takeover.Finding, error) {
 			<-ctx.Done()
 			return takeover.FoundNotApplied(), nil
@@ -79,6 +82,17 @@ func TestReason(t *testing.T) {
 			t.Errorf("reason = %q, want %q", got.Completion.Reason, want)
 		}
 	})
+}
+
+// perhaps is a query that has seen no manual.
+type perhaps struct{}
+
+// Ask implements [takeover.Query].
+func (perhaps) Ask(_ context.Context, r records.Record, previous records.ExecutorID) (records.Account, error) {
+	if previous == r.Executor || previous == (records.ExecutorID{}) {
+		return records.Account{}, errors.New("whose execution was interrupted?")
+	}
+	return records.Account{Finding: "perhaps"}, nil
 }
 
 // TestReconciling_ANodeThatDiesInIt is one more that is taken over from.

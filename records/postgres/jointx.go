@@ -41,7 +41,9 @@ type Join struct {
 	// Seal, if set, makes of a response what is stored of it under the fence.
 	Seal func(id records.ID, f records.Fence, r records.Response) (records.Response, error)
 
-	bounded atomic.Bool // sessions of DB limit their idling themselves
+	// most is how long a transaction may idle, in milliseconds, where sessions
+	// of DB keep to that themselves; else 0.
+	most atomic.Int64
 }
 
 // FinalizeTx runs work in a transaction and, as the last statement, stores the
@@ -122,28 +124,31 @@ func (j *Join) FinalizeAs(ctx context.Context, id records.ID, f records.Fence,
 // bound sees to it that the server ends the transaction if it idles, unless
 // its session does so already.
 func (j *Join) bound(ctx context.Context, tx *sqlx.Tx, f records.Fence) error {
-	if j.bounded.Load() {
+	if j.most.Load() > 0 {
 		return nil
 	}
+	var most int64
 	var bounded bool
 	var set sql.NullString
-	err := tx.QueryRowContext(ctx, inline(j.Store.rewrite(joinBound), f.Executor.String())).Scan(&bounded, &set)
+	err := tx.QueryRowContext(ctx, inline(j.Store.rewrite(joinBound), f.Executor.String())).Scan(&most, &bounded, &set)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("begin join: %w", records.ErrFenced) // no such executor, so no such claim
 	}
-	j.bounded.Store(bounded)
+	if err == nil && bounded {
+		j.most.Store(most)
+	}
 	return classify(ctx, "begin join", err)
 }
 
 // settle writes the outcome under the fence. landed: it was written before.
 func (j *Join) settle(ctx context.Context, tx *sqlx.Tx, w settlement) (landed bool, _ error) {
-	var bounded bool
+	var idle int64
 	text := inline(j.Store.rewrite(settleOne)+joinReturning, settleArguments(w)...)
-	err := tx.QueryRowContext(ctx, text).Scan(&bounded)
+	err := tx.QueryRowContext(ctx, text).Scan(&idle)
 	switch {
 	case err == nil:
-		if !bounded {
-			j.bounded.Store(false) // not every session is as the first one was
+		if idle == 0 || idle > j.most.Load() {
+			j.most.Store(0) // not every session is as the first one was
 		}
 		return false, nil
 	case !errors.Is(err, sql.ErrNoRows):
