@@ -17,8 +17,11 @@ func TestExecution_Outcome(t *testing.T) {
 	answer := records.Response{
 		Status: 201, Body: []byte("paid"),
 		Headers: []records.Header{
-			{Name: "location", Value: "/payments/1"}, {Name: "Set-Cookie", Value: "no"},
-			{Name: "Link", Value: "<a>"}, {Name: "link", Value: "<b>"}, {Name: "Content-Length", Value: "9"},
+			{Name: "location", Value: "/payments/1"},
+			{Name: "Set-Cookie", Value: "no"},
+			{Name: "Link", Value: "<a>"},
+			{Name: "link", Value: "<b>"},
+			{Name: "Content-Length", Value: "9"},
 		},
 	}
 	kept := []records.Header{{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "Location", Value: "/payments/1"}}
