@@ -34,6 +34,7 @@ type cli struct {
 	Records    recordsCmd    `cmd:"" help:"Look at what was asked and answered, and put right what is stuck."`
 	Executors  executorsCmd  `cmd:"" help:"Look at who runs, or declare a process dead."`
 	Operators  operatorsCmd  `cmd:"" help:"Let operators in."`
+	Flows      flowsCmd      `cmd:"" help:"Look at data flows, or end one."`
 	Fleet      fleetCmd      `cmd:"" help:"The cluster as a whole."`
 	Seal       sealCmd       `cmd:"" help:"Keys that seal what is stored."`
 	Purge      purgeCmd      `cmd:"" help:"Delete what has expired, now."`
