@@ -85,7 +85,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	if a, err = api.New(api.Config{Coordinator: node, Logger: log}); err != nil {
+	if a, err = api.New(api.Config{Coordinator: node, Logger: log}); err != nil { //nolint:contextcheck // each request brings its own
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
