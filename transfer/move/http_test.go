@@ -72,3 +72,8 @@ func newFlaky(n, after, breaks int) *flaky {
 	f.etag.Store(new(`"one"`))
 	return f
 }
+
+// roundTrip is a transport that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }

@@ -84,6 +84,39 @@ func TestHTTPSink(t *testing.T) {
 		}
 	})
 
+	t.Run("HoldsItsLastByteBack", func(t *testing.T) {
+		t.Parallel()
+		// What the transport is given; it may send every byte it has.
+		for _, n := range []int64{1, 1000} {
+			var given atomic.Int64
+			sink := move.HTTPSink{URL: "http://host", Transport: roundTrip(func(q *http.Request) (*http.Response, error) {
+				for b := make([]byte, 1); ; {
+					k, err := q.Body.Read(b)
+					given.Add(int64(k))
+					if errors.Is(err, io.EOF) {
+						return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: q}, nil
+					}
+					if err != nil {
+						return nil, err
+					}
+				}
+			})}
+			p, err := sink.Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "flow", Epoch: 1}, Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Write(content(int(n))); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Seal(); err != nil || given.Load() >= n {
+				t.Errorf("%d of %d bytes were given away before the commit, %v", given.Load(), n, err)
+			}
+			if err := p.Commit(t.Context()); err != nil || given.Load() != n {
+				t.Errorf("%d of %d bytes were given away by the commit, %v", given.Load(), n, err)
+			}
+		}
+	})
+
 	t.Run("SaysWhyItWasRefusedMidway", func(t *testing.T) {
 		t.Parallel()
 		from := newFile(t)
