@@ -101,18 +101,19 @@ func TestHTTPSink(t *testing.T) {
 					}
 				}
 			})}
-			p, err := sink.Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "flow", Epoch: 1}, Length: n})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := p.Write(content(int(n))); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Seal(); err != nil || given.Load() >= n {
-				t.Errorf("%d of %d bytes were given away before the commit, %v", given.Load(), n, err)
-			}
-			if err := p.Commit(t.Context()); err != nil || given.Load() != n {
-				t.Errorf("%d of %d bytes were given away by the commit, %v", given.Load(), n, err)
+			for want, end := range map[int64]func(move.Part) error{
+				n - 1: func(p move.Part) error { return p.Abort(t.Context()) },
+				n:     func(p move.Part) error { return p.Commit(t.Context()) },
+			} {
+				given.Store(0)
+				p, err := sink.Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "flow", Epoch: 1}, Length: n})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = p.Write(content(int(n)))
+				if err := errors.Join(err, p.Seal(), end(p)); err != nil || given.Load() != want {
+					t.Errorf("%d of %d bytes were given away, want %d, %v", given.Load(), n, want, err)
+				}
 			}
 		}
 	})
