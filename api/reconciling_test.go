@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -49,7 +48,7 @@ var badAnswers = map[string]struct {
 	"Late": {func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the asker has gone
 		<-r.Context().Done()
-	}, "deadline exceeded|work timeout"},
+	}, "deadline exceeded"},
 	"CutOff":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 	"AppliedAlone":     {says(`{"finding": "applied"}`), "applied without a response"},
 	"NotAppliedButHas": {says(`{"finding": "not_applied", "response": {"status": 200}}`), `finding "not_applied" with a response`},
@@ -89,7 +88,7 @@ func TestReconcileURL_BadAnswers(t *testing.T) {
 			if got := send(t, url, request{key: "k"}); got.status != http.StatusInternalServerError {
 				t.Errorf("the first caller is told %d", got.status)
 			}
-			if got := <-reason; !regexp.MustCompile(c.reason).MatchString(got) || !strings.HasPrefix(got, "status 500; no finding until the work deadline") {
+			if got := <-reason; !strings.Contains(got, c.reason) || !strings.HasPrefix(got, "status 500; no finding until the work deadline") {
 				t.Errorf("reason = %q, want %q", got, c.reason)
 			}
 			if a.asked.Load() < 2 {

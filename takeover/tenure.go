@@ -160,10 +160,14 @@ func (t *tenure) recover(work Work) ending {
 		switch Recover(r) {
 		case Ask:
 			var ended error
+			before := found.Reason
 			if found, ended = t.ask(late); ended != nil {
 				// Left to others. Those who fenced this executor may have taken it
 				// already, and the caller waits for what they make of it.
 				return ending{record: t.claim.Record, lost: errors.Is(ended, ErrExecutorFenced)}
+			}
+			if found.Kind == Pending && !time.Now().Before(late) && found.Reason != before {
+				found.Reason = joinReasons(before, found.Reason) // the last question was cut off; the one before says more
 			}
 			r.Asked, r.Finding = true, found.Kind
 			t.order.hear(found)
