@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/probate-dev/probate/transfer/move"
@@ -155,10 +156,8 @@ func (c *Catalogue) dialable(a netip.AddrPort) error {
 	if len(c.Networks) > 0 || !ip.IsValid() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() {
 		return fmt.Errorf("%s is in no network that may be dialled", ip)
 	}
-	for _, m := range metadata {
-		if ip == m {
-			return fmt.Errorf("%s is where a cloud keeps credentials", ip)
-		}
+	if slices.Contains(metadata, ip) {
+		return fmt.Errorf("%s is where a cloud keeps credentials", ip)
 	}
 	return nil
 }
@@ -227,11 +226,7 @@ func (c *Catalogue) httpSink(t Task, to *DataAddress) (move.Sink, error) {
 	if err := checkURL(to.Endpoint); err != nil || to.Endpoint == "" {
 		return nil, errors.Join(errors.New("dataAddress: endpoint: want an absolute URL over http or https"), err)
 	}
-	allowed := false
-	for _, base := range c.Sinks.HTTP {
-		allowed = allowed || base == "*" || begins(to.Endpoint, base)
-	}
-	if !allowed {
+	if !slices.ContainsFunc(c.Sinks.HTTP, func(base string) bool { return base == "*" || begins(to.Endpoint, base) }) {
 		return nil, errors.New("dataAddress: endpoint: not one that this data plane may push to")
 	}
 	h := http.Header{"Content-Type": {"application/octet-stream"}, "Idempotency-Key": {`"` + url.PathEscape(t.message().ProcessID) + `"`}}

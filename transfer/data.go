@@ -29,20 +29,28 @@ const lookEvery = time.Second
 // errRevoked is the cause of a stream's end whose token is no longer good.
 var errRevoked = errors.New("token was revoked")
 
+// visit is a request that was let in.
+type visit struct {
+	flow records.Flow
+	task Task
+	done func() // to be called when its bytes have moved
+}
+
 // admitStream lets a request in that carries a token of the flow, and returns
-// the context in which its bytes may move.
-func (p *Plane) admitStream(r *http.Request) (ctx context.Context, done func(), f records.Flow, t Task, err error) {
+// it with the context in which its bytes may move.
+func (p *Plane) admitStream(r *http.Request) (*http.Request, visit, error) {
 	id, token := flowID(r), bearer(r)
 	held, err := p.store.LoadFlow(r.Context(), id)
 	if err != nil && !errors.Is(err, records.ErrNotFound) {
-		return nil, nil, f, t, err
+		return r, visit{}, err
 	}
 	// Who has no token is not told what exists.
-	if f = held.Flow; err != nil || !opens(f, token) {
-		return nil, nil, f, t, refused(http.StatusUnauthorized, "unauthorized", "a token of this data flow is needed; it may have been revoked")
+	if err != nil || !opens(held.Flow, token) {
+		return r, visit{}, refused(http.StatusUnauthorized, "unauthorized", "a token of this data flow is needed; it may have been revoked")
 	}
-	if t, err = taskOf(f.Message); err != nil {
-		return nil, nil, f, t, err
+	t, err := taskOf(held.Flow.Message)
+	if err != nil {
+		return r, visit{}, err
 	}
 	ctx, cut := context.WithCancelCause(r.Context())
 	s := &stream{cut: cut}
@@ -50,7 +58,7 @@ func (p *Plane) admitStream(r *http.Request) (ctx context.Context, done func(), 
 	if p.leaving {
 		p.mu.Unlock()
 		cut(errLeaving)
-		return nil, nil, f, t, busy(http.StatusServiceUnavailable, "not_serving", "this node is leaving; ask another", time.Second)
+		return r, visit{}, busy(http.StatusServiceUnavailable, "not_serving", "this node is leaving; ask another", time.Second)
 	}
 	if p.streams[id] == nil {
 		p.streams[id] = map[*stream]struct{}{}
@@ -59,15 +67,16 @@ func (p *Plane) admitStream(r *http.Request) (ctx context.Context, done func(), 
 	p.mu.Unlock()
 	var watching sync.WaitGroup
 	watching.Go(func() { p.watchStream(ctx, cut, id, token) })
-	return ctx, func() {
+	return r.WithContext(ctx), visit{flow: held.Flow, task: t, done: func() {
 		cut(nil)
 		watching.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if delete(p.streams[id], s); len(p.streams[id]) == 0 {
+		delete(p.streams[id], s)
+		if len(p.streams[id]) == 0 {
 			delete(p.streams, id)
 		}
-	}, f, t, nil
+	}}, nil
 }
 
 // watchStream cuts the stream once its token is no longer good.
@@ -115,15 +124,15 @@ func (p *Plane) cutEverywhere(ctx context.Context, id string) {
 
 // serveData streams a pull's dataset to who has its token.
 func (p *Plane) serveData(w http.ResponseWriter, r *http.Request) {
-	ctx, done, f, t, err := p.admitStream(r)
+	r, v, err := p.admitStream(r)
 	if err == nil {
-		defer done()
-		if f.State != records.FlowStarted || t.Start == nil || t.message().direction() != Pull {
+		defer v.done()
+		if v.flow.State != records.FlowStarted || v.task.Start == nil || v.task.message().direction() != Pull {
 			err = refused(http.StatusConflict, "wrong_state", "there is nothing to be read of this data flow now")
 		}
 	}
 	if err == nil {
-		err = p.stream(ctx, w, r, t)
+		err = p.stream(r.Context(), w, r, v.task)
 	}
 	p.fail(w, r, err)
 }
@@ -269,11 +278,12 @@ func (p *Plane) receiveData(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Plane) receive(r *http.Request) (*answer, error) {
-	ctx, done, f, t, err := p.admitStream(r)
+	r, v, err := p.admitStream(r)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer v.done()
+	ctx, f, t := r.Context(), v.flow, v.task
 	if f.State != records.FlowPrepared && f.State != records.FlowStarted || t.Prepare == nil || t.message().direction() != Push {
 		return nil, refused(http.StatusConflict, "wrong_state", "nothing is taken in for this data flow now")
 	}

@@ -42,8 +42,8 @@ func (alone) Witness(context.Context, records.Executor, records.ExecutorID) prob
 // peers of a fleet of one.
 type peers struct{ node *takeover.Node }
 
-func (p peers) Self() records.ExecutorID                        { return p.node.Identity().Executor }
-func (peers) Running(context.Context, records.Held) bool        { return false }
+func (p peers) Self() records.ExecutorID                       { return p.node.Identity().Executor }
+func (peers) Running(context.Context, records.Held) bool       { return false }
 func (peers) Heed(_ context.Context, _ string, _ string) error { return errors.New("there is nobody") }
 
 // ends are what a test makes of them.

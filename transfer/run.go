@@ -312,7 +312,7 @@ func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result 
 	case err == nil:
 		e.State, e.SHA256, e.Told = records.FlowCompleted, result.SHA256[:], eventCompleted
 	case ordered:
-		e.State, e.Reason = order.state, p.reasonOf(flow.ID)
+		e.State, e.Reason = order.state, p.reasonOf(ctx, flow.ID)
 	case errors.Is(err, records.ErrFenced), errors.Is(err, move.ErrSuperseded):
 		return p.overtaken(ctx, r, flow)
 	case ctx.Err() != nil:
@@ -324,8 +324,8 @@ func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result 
 }
 
 // reasonOf is what was said with the order.
-func (p *Plane) reasonOf(id string) string {
-	limit, cancel := context.WithTimeout(context.Background(), time.Second)
+func (p *Plane) reasonOf(ctx context.Context, id string) string {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	held, err := p.store.LoadFlow(limit, id)
 	if err != nil {

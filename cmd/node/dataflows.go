@@ -190,7 +190,7 @@ func (d Dataflows) tokens() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokens_file: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {

@@ -71,7 +71,7 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 	if n.store, err = openSealed(ctx, c, n.sealer, log, n.metrics); err != nil {
 		return nil, err
 	}
-	if err := n.join(ctx); err != nil { //nolint:contextcheck // metrics are read whenever somebody scrapes them
+	if err := n.join(ctx); err != nil {
 		return nil, err
 	}
 	gateway, err := n.newGateway(ctx, n.config)
@@ -114,7 +114,7 @@ func (n *node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.metrics.watch(n)
+	n.metrics.watch(n) //nolint:contextcheck // metrics are read whenever somebody scrapes them
 	n.data, err = n.newDataplane(ctx)
 	return err
 }

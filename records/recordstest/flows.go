@@ -35,9 +35,16 @@ func RunFlows(t *testing.T, fresh func(t testing.TB) (open func(t testing.TB) Fl
 		name  string
 		rules []flowRule
 	}{
-		{"CreateFlow", createFlowRules}, {"MoveFlow", moveFlowRules}, {"RefusedMove", refusedMoveRules},
-		{"WantFlow", wantFlowRules}, {"NoteProgress", noteRules}, {"StrayFlows", strayRules},
-		{"ListFlows", listFlowRules}, {"PurgeFlows", purgeFlowRules}, {"Callbacks", callbackRules}, {"FlowRace", flowRaceRules},
+		{"CreateFlow", createFlowRules},
+		{"MoveFlow", moveFlowRules},
+		{"RefusedMove", refusedMoveRules},
+		{"WantFlow", wantFlowRules},
+		{"NoteProgress", noteRules},
+		{"StrayFlows", strayRules},
+		{"ListFlows", listFlowRules},
+		{"PurgeFlows", purgeFlowRules},
+		{"Callbacks", callbackRules},
+		{"FlowRace", flowRaceRules},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {

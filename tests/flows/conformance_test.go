@@ -361,6 +361,13 @@ func TestData(t *testing.T) {
 			t.Errorf("after it was terminated: %s", got)
 		}
 	})
+	t.Run("APushArrivesWholeAndWithItsToken", func(t *testing.T) {
+		nodes[0].ask(http.MethodPost, "/dataflows/start", push("out", p.toHTTP("/in/out")))
+		nodes[1].becomes("out", "COMPLETED")
+		if body, auth := p.sink.got("/in/out"); !bytes.Equal(body, p.from.data) || auth != "Bearer T" {
+			t.Errorf("the sink got %d bytes, with %q", len(body), auth)
+		}
+	})
 	t.Run("AnUntrackedPullIsTheAnswer", func(t *testing.T) {
 		r := nodes[0].ask(http.MethodPost, "/dataflows/start", message("solo", httpPull, map[string]any{"trackable": false, "datasetId": "file"}))
 		if r.status != http.StatusOK || !bytes.Equal(r.body, p.from.data) {

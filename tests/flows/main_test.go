@@ -34,7 +34,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if raceDetector {
 		args = append(args, "-race")
 	}
-	out, err := exec.Command("go", append(args, "../../cmd/node")...).CombinedOutput() //nolint:noctx // once for all tests
+	out, err := exec.Command("go", append(args, "../../cmd/node")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}

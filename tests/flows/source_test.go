@@ -31,7 +31,6 @@ type source struct {
 	limit   int   // bytes that may be handed out
 	more    chan struct{}
 	dies    int // requests break off after so many bytes; 0: they do not
-	status  int // that is answered instead; 0: none
 	forgets bool
 }
 
@@ -78,13 +77,6 @@ func (s *source) forgetful() {
 	s.forgets = true
 }
 
-// answer makes every request answered with a status.
-func (s *source) answer(status int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status = status
-}
-
 // counts are what was asked of it so far.
 func (s *source) counts() (opens, resumed int, sent int64, reading int) {
 	s.mu.Lock()
@@ -106,19 +98,13 @@ func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		from, _ = strconv.Atoi(strings.TrimSuffix(spec, "-"))
 	}
 	s.mu.Lock()
-	status, dies := s.status, s.dies
-	if status == 0 {
-		s.opens++
-		s.reading++
-		if from > 0 {
-			s.resumed++
-		}
+	dies := s.dies
+	s.opens++
+	s.reading++
+	if from > 0 {
+		s.resumed++
 	}
 	s.mu.Unlock()
-	if status != 0 {
-		w.WriteHeader(status)
-		return
-	}
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -169,9 +155,7 @@ type sink struct {
 
 	mu     sync.Mutex
 	bodies map[string][]byte // by path, whole ones
-	tries  int
-	auth   string // of the last request
-	block  chan struct{}
+	auth   string            // of the last request
 }
 
 func newSink(t testing.TB) *sink {
@@ -185,7 +169,6 @@ func newSink(t testing.TB) *sink {
 
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	s.tries++
 	s.auth = r.Header.Get("Authorization")
 	s.mu.Unlock()
 	var b bytes.Buffer
@@ -198,11 +181,11 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// got is what stands at a path; nil: nothing.
-func (s *sink) got(path string) []byte {
+// got is what stands at a path, and what the last request came with.
+func (s *sink) got(path string) (body []byte, auth string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bodies[path]
+	return s.bodies[path], s.auth
 }
 
 // within fails the test unless a condition comes true in a while that no
