@@ -1,6 +1,7 @@
 package takeover_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 
@@ -41,5 +42,50 @@ func TestErase(t *testing.T) {
 			}
 		}
 		ran(t, &runs, 1)
+	})
+
+	// A service that is asked by key has never heard of an empty one, and would
+	// say that nothing was done.
+	byKey := func(_ context.Context, r records.Record, _ takeover.Request) (takeover.Finding, error) {
+		if r.Key == "k" && r.Resource == "/payments" {
+			return applied("found")()
+		}
+		return notApplied()
+	}
+
+	rule(t, "ADuplicateOfAnUnknownOneBringsWhatIsAskedFor", func(t *testing.T, f *fleet) {
+		req := ask("k")
+		req.Resource = "/payments"
+		m, _ := settledUnknown(f, req, byKey)
+		erase(t, m)
+		req.Terms.Reconciler = takeover.ReconcilerFunc(byKey)
+		(<-do(m, req, refuse(t))).check(t, takeover.Reconciled, "found")
+	})
+
+	rule(t, "WithoutADuplicateNobodyIsAsked", func(t *testing.T, f *fleet) {
+		req := ask("k")
+		m, r := settledUnknown(f, req, byKey)
+		erase(t, m)
+		came, err := m.Reconcile(t.Context(), r.ID, r.Epoch)
+		if err != nil || !came.Over || came.Finding != takeover.Undecidable || came.Reason == "" {
+			t.Errorf("%+v, %v", came, err)
+		}
+		stands(t, m, req, records.Unknown)
+	})
+
+	rule(t, "ASweepAsksNobodyEither", func(t *testing.T, f *fleet) {
+		req := ask("k")
+		m, r := settledUnknown(f, req, byKey)
+		erase(t, m)
+		// Its next owner dies while it asks.
+		dead := f.start(takeover.Config{}, "b")[0]
+		claim := records.UnknownClaim{ID: r.ID, Epoch: r.Epoch, By: dead.Identity().Executor, Attempt: records.NewToken()}
+		if _, err := dead.gate.Store.ClaimUnknown(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+		f.die(dead)
+		f.fence(dead)
+		f.await("it is swept", func() bool { return m.record(t, req).State != records.InProgress })
+		stands(t, m, req, records.Unknown)
 	})
 }

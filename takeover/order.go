@@ -104,8 +104,12 @@ func (n *Node) obey(ctx context.Context, f *flight, o *order, h records.Held, er
 }
 
 // requestOf is the request that a record was made for, as far as it says. The
-// principal was never stored.
+// principal was never stored. What was erased cannot be asked about: who is asked
+// by key would find nothing, and so say that nothing was done.
 func requestOf(r records.Record, terms Terms) Request {
+	if erased(r) {
+		terms.Reconciler = askNobody
+	}
 	return Request{
 		Key: records.Key{Realm: r.Realm, Key: r.Key}, Operation: r.Operation, Resource: r.Resource,
 		Fingerprint: r.Fingerprint, Stored: r.Request, Terms: terms.withDefaults(),

@@ -125,3 +125,21 @@ func (f ReconcilerFunc) Reconcile(ctx context.Context, r records.Record, req Req
 var Reexecute = ReconcilerFunc(func(context.Context, records.Record, Request) (Finding, error) {
 	return FoundNotApplied(), nil
 })
+
+// erased reports whether an operator has erased what a record says. Without its
+// key nobody can be asked about it.
+func erased(r records.Record) bool { return r.Key == "" }
+
+// restored is a record as a reconciler and the work are to see it: what was
+// erased of it is what its duplicate says. The store keeps what it has.
+func restored(r records.Record, req Request) records.Record {
+	if erased(r) {
+		r.Key, r.Resource = req.Key.Key, req.Resource
+	}
+	return r
+}
+
+// askNobody stands in for the reconciler of what was erased.
+var askNobody = ReconcilerFunc(func(context.Context, records.Record, Request) (Finding, error) {
+	return FoundUndecidable("its key was erased; only a duplicate can bring it"), nil
+})
