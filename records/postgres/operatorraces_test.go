@@ -70,14 +70,14 @@ var operatorRaces = []race{
 		return a.store.Drain(a.Context(), r.Executor) != nil || lands(a.store.ReleaseByOperator(a.Context(), byHand(r)))
 	}},
 	{"AnErasureBehindAClaimLeavesIt", []postgres.Mutation{
-		without(postgres.EraseRecords, " AND r.state IS DISTINCT FROM 'in_progress'"),
+		without(postgres.EraseRecords, " AND NOT l.running"),
 	}, func(a *arena) bool {
 		e := a.boot()
 		r, o := a.expired(e, "k"), a.begin()
 		o.does(`UPDATE probate.records SET state = 'in_progress', epoch = epoch + 1, expires_at = NULL WHERE id = $1`, r.ID[:])
 		var erased records.Erased
 		waited, err := o.meets(func(ctx context.Context) (err error) {
-			erased, err = a.store.Erase(ctx, records.Erasure{Realm: "realm", Actor: "operator", Limit: 10})
+			erased, err = a.store.Erase(ctx, records.Erasure{Realm: "realm", Actor: "operator", Reason: "asked to", Limit: 10})
 			return err
 		})
 		a.check(err)
@@ -85,6 +85,25 @@ var operatorRaces = []race{
 			a.Error("the erasure did not meet the claim")
 		}
 		return a.record(r.ID).Key == "" || erased.Running != 1
+	}},
+	{"AnErasureBehindTheEndOfARecordErasesIt", []postgres.Mutation{
+		{In: postgres.EraseRecords, Guard: " WHERE r.id = ANY (ARRAY", By: " WHERE r.state IS DISTINCT FROM 'in_progress' AND r.id = ANY (ARRAY"},
+	}, func(a *arena) bool {
+		r, o := a.claim(a.boot().ID, "k"), a.begin()
+		o.does(`
+UPDATE probate.records
+   SET state = 'finalized', status = 200, headers = $2, body = 'secret', finalized_at = now(), expires_at = now() + interval '1 day'
+ WHERE id = $1`, r.ID[:], records.AppendHeaders(nil, nil))
+		var erased records.Erased
+		waited, err := o.meets(func(ctx context.Context) (err error) {
+			erased, err = a.store.Erase(ctx, records.Erasure{Realm: "realm", Actor: "operator", Reason: "asked to", Limit: 10})
+			return err
+		})
+		a.check(err)
+		if !waited {
+			a.Error("the erasure did not meet the end")
+		}
+		return erased.Count != 1 || a.record(r.ID).Response.Body != nil
 	}},
 	// Numbers are given in the order of commits: who has none yet waits for
 	// who has one.

@@ -128,11 +128,15 @@ SELECT b.examined, b.last, x.id, x.key
  ORDER BY x.id`
 
 // eraseRecords blanks records, locked in order of id, that are not in progress
-// now, and counts those that are. A record of the same id is always the same
-// principal's. Headers are blanked to the stored form of none.
+// now, and counts those that are. What a record is now is what its lock has
+// found: the update itself begins at the version that stood there before the
+// statement waited, and would pass over one that has come to its end meanwhile.
+// A record of the same id is always the same principal's. Headers are blanked to
+// the stored form of none.
 const eraseRecords = `
 WITH l AS MATERIALIZED (
-SELECT o.id, o.state
+SELECT o.id, o.state IS NOT DISTINCT FROM 'in_progress' AS running,
+       (o.key <> '' OR o.resource <> '' OR o.request IS NOT NULL OR o.body IS NOT NULL OR o.headers <> $2::bytea) AS says
   FROM probate.records o
  WHERE o.id = ANY ($1::bytea[])
  ORDER BY o.id
@@ -141,12 +145,11 @@ SELECT o.id, o.state
 UPDATE probate.records r
    SET key = '', resource = '', request = NULL, body = NULL,
        headers = CASE WHEN r.headers IS NOT NULL THEN $2::bytea END
- WHERE r.id = ANY (ARRAY(SELECT l.id FROM l)) AND r.state IS DISTINCT FROM 'in_progress'
-   AND (r.key <> '' OR r.resource <> '' OR r.request IS NOT NULL OR r.body IS NOT NULL OR r.headers <> $2::bytea)
+ WHERE r.id = ANY (ARRAY(SELECT l.id FROM l WHERE l.says AND NOT l.running))
 RETURNING 1
 )
 SELECT (SELECT count(*) FROM erased) AS erased,
-       (SELECT count(*) FROM l WHERE l.state = 'in_progress') AS running`
+       (SELECT count(*) FROM l WHERE l.running) AS running`
 
 // countErasure tells all nodes, by their next heartbeat, that what they have
 // read may have been erased.
