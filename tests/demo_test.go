@@ -54,7 +54,7 @@ func TestDemo(t *testing.T) {
 			}
 			rest = after
 		}
-		d.leftNothing(t, 3)
+		d.leftNothing(t)
 	})
 	t.Run("DoesTheSameOnPostgreSQLTwice", func(t *testing.T) {
 		t.Parallel()
@@ -71,7 +71,7 @@ func TestDemo(t *testing.T) {
 		if err := d.AwaitEnd(t); err == nil || !d.Output.Has("interrupted") {
 			t.Errorf("it ended with %v, want an exit code, and why", err)
 		}
-		d.leftNothing(t, 3)
+		d.leftNothing(t)
 	})
 }
 
@@ -98,7 +98,7 @@ func demoOnPostgres(t *testing.T, binary, store string) {
 	if len(report.Claims) < 8 || len(report.Ledger) != 1 {
 		t.Errorf("%d claims, ledger %q", len(report.Claims), report.Ledger)
 	}
-	d.leftNothing(t, 3)
+	d.leftNothing(t)
 }
 
 // demo is a demo that runs, with a folder for whatever it makes.
@@ -120,8 +120,8 @@ func (d demo) said() string { return d.Output.Tail(1000) }
 var pidPattern = regexp.MustCompile(`(?:\(SIGKILL, process|node-\d\s+process|"pid":) (\d+)`)
 
 // leftNothing fails the test if any file is left, or any of the processes that
-// the demo has named, at least so many.
-func (d demo) leftNothing(t *testing.T, atLeast int) {
+// the demo has named, at least its three nodes.
+func (d demo) leftNothing(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(d.folder)
 	if err != nil || len(files) > 0 {
@@ -138,7 +138,7 @@ func (d demo) leftNothing(t *testing.T, atLeast int) {
 			t.Errorf("left process %d: %v", pid, err)
 		}
 	}
-	if len(pids) < atLeast {
+	if len(pids) < 3 {
 		t.Errorf("it named processes %v", pids)
 	}
 }

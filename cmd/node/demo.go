@@ -19,6 +19,9 @@ import (
 )
 
 type demoCmd struct {
+	Dataflow bool  `help:"Let a file be copied instead, and kill the node that copies it half way."`
+	Size     int64 `default:"200" placeholder:"MB" help:"With --dataflow: how large the file is, in megabytes."`
+
 	Store string `placeholder:"DSN" help:"Play on this PostgreSQL, such as postgres://…; what is written to it expires after a minute. Default: a SQLite file."`
 }
 
@@ -28,11 +31,15 @@ func (demoCmd) Help() string {
 lets a payment be made, kills the node that makes it after the ledger has booked and before it has answered, and shows what the
 other nodes do about it. It ends what it has started, removes its files, and fails if anything came out otherwise than claimed.
 
+With --dataflow there is a source with a file, a folder as the sink and a control plane instead of the ledger. The node that copies
+the file is killed half way; another one takes the copy over and goes on from its last checkpoint.
+
 PostgreSQL is migrated first, if it must be. Give it a database of its own: its fleet is called "demo".
 
 Examples:
 
   probate demo
+  probate demo --dataflow
   probate demo --store postgres://probate@localhost/demo`
 }
 
@@ -41,15 +48,23 @@ const demoLimit = 2 * time.Minute
 
 // Run implements the subcommand.
 func (c *demoCmd) Run(ctx context.Context, e *env) (err error) {
+	if c.Size < 1 || c.Size > demoSizeLimit {
+		return usageError{fmt.Errorf("--size: %d megabytes; want 1 to %d", c.Size, demoSizeLimit)}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("the demo took too long"))
 	defer cancel()
 	s := &story{env: e, slots: map[records.ExecutorID]string{}}
 	if !e.json {
 		s.live = &text{w: e.out}
 	}
+	play := s.play
+	if c.Dataflow {
+		s.flow = newDemoFlow(s, c.Size<<20)
+		play = s.flow.play
+	}
 	err = s.stage(ctx, c.Store)
 	if err == nil {
-		err = s.play(ctx)
+		err = play(ctx)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -76,7 +91,8 @@ type story struct {
 	folder string
 	store  records.Store
 
-	ledger   *ledger
+	ledger   *ledger   // nil in the demo of a data flow
+	flow     *demoFlow // nil in the other one
 	balancer *balancer
 	nodes    []*actor
 
@@ -107,7 +123,12 @@ func (s *story) stage(ctx context.Context, dsn string) error {
 	if s.store, err = openStore(ctx, s.config, noLog, nil); err != nil {
 		return err
 	}
-	if s.ledger, err = openLedger(ctx, &s.script); err != nil {
+	if s.flow != nil {
+		err = s.flow.open(ctx)
+	} else {
+		s.ledger, err = openLedger(ctx, &s.script)
+	}
+	if err != nil {
 		return err
 	}
 	for i := range 3 {
@@ -198,6 +219,9 @@ func (s *story) strike() error {
 	if s.ledger != nil {
 		s.ledger.close()
 	}
+	if s.flow != nil {
+		s.flow.close()
+	}
 	if s.store != nil {
 		faults = append(faults, s.store.Close())
 	}
@@ -245,7 +269,7 @@ func (s *story) play(ctx context.Context) error {
 	if err := s.duplicateWaits(ctx, two, owner, held); err != nil {
 		return err
 	}
-	if err := s.kill(ctx, owner, held); err != nil {
+	if err := s.kill(ctx, owner, held, "after the ledger has booked and before it could tell anybody"); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "both clients have an answer", func() bool { return one.answered() && two.answered() }); err != nil {
@@ -270,12 +294,18 @@ func (s *story) owner(ctx context.Context, key string) (records.Held, *actor, er
 	if err != nil {
 		return held, nil, err
 	}
+	a, err := s.executorOf(held)
+	return held, a, err
+}
+
+// executorOf is the node that a record in progress names.
+func (s *story) executorOf(held records.Held) (*actor, error) {
 	i := slices.IndexFunc(s.nodes, func(a *actor) bool { return a.internal == held.Record.ExecutorURL })
 	if i < 0 {
-		return held, nil, fmt.Errorf("the payment is executed at %s, where no node is", held.Record.ExecutorURL)
+		return nil, fmt.Errorf("the record is executed at %q, where no node is", held.Record.ExecutorURL)
 	}
 	s.say("store", "the record says: in progress, executed by %s at epoch %d, ask %s", s.nodes[i].name, held.Record.Epoch, held.Record.ExecutorURL)
-	return held, s.nodes[i], nil
+	return s.nodes[i], nil
 }
 
 // duplicateWaits shows that the duplicate waits, on another node than the
@@ -297,6 +327,11 @@ func (s *story) duplicateWaits(ctx context.Context, two *customer, owner *actor,
 	if where != nil {
 		s.say(where.name, "the same key again: a duplicate. It waits here, not at a time-out")
 	}
+	return s.vouch(ctx, owner, held)
+}
+
+// vouch asks the owner whether it runs the record.
+func (s *story) vouch(ctx context.Context, owner *actor, held records.Held) error {
 	seen, err := ask(ctx, s.config, s.store, held.Executor, held.Record.ID, held.Record.Epoch)
 	if err != nil {
 		return err
@@ -307,11 +342,11 @@ func (s *story) duplicateWaits(ctx context.Context, two *customer, owner *actor,
 	return nil
 }
 
-// kill ends the owner as a crash does.
-func (s *story) kill(ctx context.Context, owner *actor, held records.Held) error {
+// kill ends the owner as a crash does, at a moment that is worth telling.
+func (s *story) kill(ctx context.Context, owner *actor, held records.Held, moment string) error {
 	at := s.markKill()
 	owner.kill()
-	s.tell(at, owner.name, "killed (SIGKILL, process %d), after the ledger has booked and before it could tell anybody", owner.pid())
+	s.tell(at, owner.name, "killed (SIGKILL, process %d), %s", owner.pid(), moment)
 	seen, err := ask(ctx, s.config, s.store, held.Executor, held.Record.ID, held.Record.Epoch)
 	if err != nil {
 		return err
@@ -332,12 +367,9 @@ func (s *story) conclude(ctx context.Context, one, two *customer, held records.H
 	if err != nil {
 		return err
 	}
-	dead, err := s.store.LoadExecutor(ctx, held.Executor.ID)
-	if err != nil {
+	if err := s.claimFenced(ctx, owner, held); err != nil {
 		return err
 	}
-	s.claim(owner.name+" was declared dead by a probe, not by a time-out",
-		dead.State == records.Fenced && dead.FencedReason != takeover.ReasonLeaseExpired, fmt.Sprintf("%s: %s", dead.State, dead.FencedReason))
 	s.claim("its record was taken over at the next epoch", h.Record.Epoch == held.Record.Epoch+1 && h.Record.Executor != held.Record.Executor && h.Record.State == records.Finalized,
 		fmt.Sprintf("%s at epoch %d", h.Record.State, h.Record.Epoch))
 	s.claim("the ledger was asked before anything was done again", s.ledger.asked() > 0, "")
@@ -364,5 +396,16 @@ func (s *story) conclude(ctx context.Context, one, two *customer, held records.H
 	s.claim("the ledger was sent the payment once", s.ledger.received() == 1, fmt.Sprintf("%d times", s.ledger.received()))
 	s.claim("the payment was applied exactly once", len(s.report.Ledger) == 1, fmt.Sprintf("%d times", len(s.report.Ledger)))
 	s.flush()
+	return nil
+}
+
+// claimFenced notes whether the owner was found dead as it was claimed.
+func (s *story) claimFenced(ctx context.Context, owner *actor, held records.Held) error {
+	dead, err := s.store.LoadExecutor(ctx, held.Executor.ID)
+	if err != nil {
+		return err
+	}
+	s.claim(owner.name+" was declared dead by a probe, not by a time-out",
+		dead.State == records.Fenced && dead.FencedReason != takeover.ReasonLeaseExpired, fmt.Sprintf("%s: %s", dead.State, dead.FencedReason))
 	return nil
 }

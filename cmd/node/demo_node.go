@@ -45,16 +45,19 @@ slot: %s
 listen: 127.0.0.1:0
 internal: {listen: "127.0.0.1:0", allow: [127.0.0.0/8]}
 log: {format: json}
-routes:
+`
+
+// demoRouteConfig is what leads to the ledger.
+const demoRouteConfig = `routes:
   - match: {methods: [POST], path: "/orders/{id}/payments"}
-    upstream: %[2]s
+    upstream: %[1]s
     operation: create-payment
     resource: "{id}"
     required: true
     principal: none
     retention: 1m
     unknown_retention: 1m
-    reconcile: {url: %[2]s/reconcile}
+    reconcile: {url: %[1]s/reconcile}
 `
 
 // start starts a node.
@@ -64,7 +67,13 @@ func (s *story) start(ctx context.Context, name string) (*actor, error) {
 		return nil, err
 	}
 	file := filepath.Join(s.folder, name+".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, demoNodeConfig, name, s.ledger.url), 0o600); err != nil {
+	config := fmt.Appendf(nil, demoNodeConfig, name)
+	if s.flow != nil {
+		config = s.flow.appendConfig(config)
+	} else {
+		config = fmt.Appendf(config, demoRouteConfig, s.ledger.url)
+	}
+	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
 	a := &actor{name: name, story: s, gone: make(chan struct{})}

@@ -14,8 +14,9 @@ type demoReport struct {
 	Nodes      []demoNode  `json:"nodes"`
 	Events     []demoEvent `json:"events"`
 	Claims     []demoClaim `json:"claims"`
-	TakeoverMS int64       `json:"takeover_ms"` // from the kill to the later of both answers
-	Ledger     []string    `json:"ledger"`
+	TakeoverMS int64       `json:"takeover_ms"` // from the kill to the later of both answers, or to that of the repeated start
+	Ledger     []string    `json:"ledger,omitempty"`
+	Copy       *demoCopy   `json:"copy,omitempty"`
 }
 
 type demoNode struct {
@@ -52,8 +53,12 @@ func (r demoReport) verdict() error {
 // write is the end of the demo, for a person; what happened was shown as it
 // did.
 func (r demoReport) write(e *env, w *text) {
-	w.printf("\n%s\n", e.paint(bold, "The ledger"))
-	for _, line := range r.Ledger {
+	about, lines, until, proven := "The ledger", r.Ledger, "the answers of both clients", "Applied exactly once."
+	if r.Copy != nil {
+		about, lines, until, proven = "The copy", r.Copy.lines(), "the answer of the repeated start", "Moved whole, once."
+	}
+	w.printf("\n%s\n", e.paint(bold, about))
+	for _, line := range lines {
 		w.printf("  %s\n", line)
 	}
 	w.printf("\n%s\n", e.paint(bold, "What was claimed"))
@@ -67,9 +72,9 @@ func (r demoReport) write(e *env, w *text) {
 			w.printf("  %s %s: %s\n", e.paint(red, "BROKE"), c.Claim, c.Saw)
 		}
 	}
-	w.printf("\nFrom the kill to the answers of both clients: %d ms.\n", r.TakeoverMS)
+	w.printf("\nFrom the kill to %s: %d ms.\n", until, r.TakeoverMS)
 	if r.verdict() == nil {
-		w.printf("%s\n", e.paint(green, "Applied exactly once."))
+		w.printf("%s\n", e.paint(green, proven))
 	}
 }
 
@@ -108,6 +113,13 @@ func (s *script) killed() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.killAt
+}
+
+// news reports whether something was told since flush.
+func (s *script) news() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown < len(s.events)
 }
 
 // flush shows what was told since the last time.
