@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -151,7 +150,6 @@ func (a *Admin) admit(r *http.Request) (operator, error) {
 const (
 	maxOrderBytes    = 3 << 20 // a response of 1 MiB in base64, or escaped, and then some
 	maxResolvedBytes = 1 << 20 // of that response's body
-	maxReasonBytes   = records.MaxReasonBytes
 )
 
 // readOrder reads what a change is asked for, strictly: a misspelt word must
@@ -189,14 +187,7 @@ func (o *order) check() error {
 	if o.Epoch < 1 {
 		return errors.New("epoch: missing; it is the one at which you saw the record")
 	}
-	return checkReason(o.Reason)
-}
-
-func checkReason(reason string) error {
-	if strings.TrimSpace(reason) == "" || len(reason) > maxReasonBytes {
-		return fmt.Errorf("reason: want 1 to %d bytes that say why", maxReasonBytes)
-	}
-	return nil
+	return records.ValidateGrounds(o.Reason)
 }
 
 // change logs what an operator has changed. Names and ids only: never a key.

@@ -123,7 +123,7 @@ func TestAdminReleases(t *testing.T) {
 		d.refused(t, http.MethodPost, executor+"/fence", `{"reason": "dead"}`, 409, "lease_held")
 		d.refused(t, http.MethodPost, executor+"/fence", `{"force": true}`, 400, "request_invalid")
 		fenced := ada[api.ExecutorReport](t, d, http.MethodPost, executor+"/fence", `{"reason": "its host is off", "force": true}`)
-		if x := fenced.Executor; x.State != "fenced" || !strings.Contains(x.FencedReason, "ada") || !strings.Contains(x.FencedReason, "its host is off") {
+		if x := fenced.Executor; x.State != "fenced" || x.FencedReason != "operator ada, by force: its host is off" {
 			t.Errorf("%+v", x)
 		}
 		id := d.ids[records.InProgress]
@@ -218,7 +218,7 @@ func TestAdminReconciles(t *testing.T) {
 		}
 	})
 
-	if _, err := d.store.FenceByOperator(t.Context(), d.executor, "ada", true); err != nil { // or the node would want it to dial back
+	if _, err := d.store.FenceByOperator(t.Context(), records.Condemnation{Executor: d.executor, Actor: "ada", Reason: "test", Force: true}); err != nil { // or the node would want it to dial back
 		t.Fatal(err)
 	}
 	found := takeover.FoundApplied(records.Response{Status: 201, Body: []byte("found")})
@@ -246,7 +246,7 @@ func TestAdminReconciles(t *testing.T) {
 			t.Errorf("%+v", r.Response)
 		}
 		list := ada[api.EventList](t, d, http.MethodGet, "/v1/events?kind=reconciled&record="+id.String(), "")
-		if n := len(list.Events); n == 0 || !strings.Contains(list.Events[n-1].Reason, "operator ada: INC-42; found applied") {
+		if n := len(list.Events); n == 0 || list.Events[n-1].Actor != "ada" || list.Events[n-1].Reason != "found applied: INC-42" {
 			t.Errorf("%+v", list.Events)
 		}
 		if log := d.logged(); !strings.Contains(log, "action=reconcile") || !strings.Contains(log, "finding=applied") {
@@ -289,4 +289,36 @@ func TestAdminPurges(t *testing.T) {
 		t.Errorf("nothing has expired: %+v", done)
 	}
 	d.refused(t, http.MethodPost, "/v1/purge", `{}`, 400, "request_invalid")
+	d.refused(t, http.MethodPost, "/v1/purge", `{"reason": " "}`, 400, "request_invalid")
+	if list := ada[api.EventList](t, d, http.MethodGet, "/v1/events?kind=purged", ""); len(list.Events) != 0 {
+		t.Errorf("nothing was deleted: %+v", list.Events)
+	}
+
+	t.Run("AndSaysWhoDidItAndWhy", func(t *testing.T) {
+		t.Parallel()
+		old := &aged{left: 2500}
+		d := newDesk(t, func(c *api.AdminConfig) { old.AdminStore, c.Store = c.Store, old })
+		if done := ada[api.Purged](t, d, http.MethodPost, "/v1/purge", `{"reason": "INC-5"}`); done != (api.Purged{Records: 2500}) {
+			t.Errorf("%+v", done)
+		}
+		list := ada[api.EventList](t, d, http.MethodGet, "/v1/events?kind=purged", "")
+		if len(list.Events) != 1 || list.Events[0].Actor != "ada" || list.Events[0].Reason != "2500 records and 0 executors: INC-5" {
+			t.Errorf("%+v", list.Events)
+		}
+		if log := d.logged(); !strings.Contains(log, "action=purge") || !strings.Contains(log, "records=2500") {
+			t.Error(log)
+		}
+	})
+}
+
+// aged is a store in which some records have expired.
+type aged struct {
+	api.AdminStore
+	left int
+}
+
+func (a *aged) Purge(_ context.Context, limit int) (int, error) {
+	n := min(limit, a.left)
+	a.left -= n
+	return n, nil
 }

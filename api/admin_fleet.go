@@ -65,7 +65,7 @@ type fencing struct {
 	Force  bool   `json:"force"` // whatever its lease: asserts that the process is dead
 }
 
-func (f *fencing) check() error { return checkReason(f.Reason) }
+func (f *fencing) check() error { return records.ValidateGrounds(f.Reason) }
 
 func (a *Admin) fenceExecutor(r *http.Request, who operator) (any, error) {
 	id, err := executorID(r)
@@ -82,20 +82,12 @@ func (a *Admin) fenceExecutor(r *http.Request, who operator) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := a.config.Store.FenceByOperator(ctx, id, Fencer(who.name, f.Reason), f.Force)
+	after, err := a.config.Store.FenceByOperator(ctx, records.Condemnation{Executor: id, Actor: who.name, Reason: f.Reason, Force: f.Force})
 	if err != nil {
 		return nil, err
 	}
 	a.change(r, who, "fence", "executor", id, "force", f.Force, "before", before.State, "after", after.State, "reason", f.Reason)
 	return a.reporter().Executor(ctx, id)
-}
-
-// Fencer names who declares an executor dead, and why, as its row keeps it.
-func Fencer(operator, reason string) string {
-	if reason == "" {
-		return operator
-	}
-	return records.CutReason(operator + ": " + reason)
 }
 
 // erasing is an order to forget what a principal's records say.
@@ -118,7 +110,7 @@ func (e *erasing) check() (err error) {
 		}
 	}
 	e.erasure.Realm, e.erasure.Reason = e.Realm, e.Reason
-	return checkReason(e.Reason)
+	return records.ValidateGrounds(e.Reason)
 }
 
 // Erased is what an erasure did.
@@ -199,7 +191,7 @@ type because struct {
 	Reason string `json:"reason"`
 }
 
-func (b *because) check() error { return checkReason(b.Reason) }
+func (b *because) check() error { return records.ValidateGrounds(b.Reason) }
 
 // Purged is what a purge deleted.
 type Purged struct {
@@ -211,12 +203,24 @@ type Purged struct {
 // ExecutorMemory is how long an executor that has ended is remembered.
 const ExecutorMemory = 24 * time.Hour
 
-// eventPurged is the event of a purge that an operator asked for.
-const eventPurged records.EventKind = "purged"
-
 // Purge deletes what has expired, a batch at a time, until nothing is left or
-// ctx ends, which is no error.
-func Purge(ctx context.Context, s records.Store, batch int) (done Purged, err error) {
+// the deadline of ctx has passed, which is no error, and notes it as the
+// operator's.
+func Purge(ctx context.Context, s AdminStore, batch int, operator, reason string) (Purged, error) {
+	done, err := purge(ctx, s, batch)
+	if done.Records == 0 && done.Executors == 0 {
+		return done, err
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	err = errors.Join(err, s.Note(last, []records.Occurrence{{
+		Kind: records.EventPurged, Actor: operator,
+		Reason: fmt.Sprintf("%d records and %d executors: %s", done.Records, done.Executors, reason),
+	}}))
+	return done, err
+}
+
+func purge(ctx context.Context, s records.Store, batch int) (done Purged, err error) {
 	for {
 		n, err := s.Purge(ctx, batch)
 		done.Records += n
@@ -245,12 +249,8 @@ func (a *Admin) purge(r *http.Request, who operator) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), storeTime)
 	defer cancel()
-	done, err := Purge(ctx, a.config.Store, purgeBatch)
-	if done.Records > 0 || done.Executors > 0 {
-		a.note(context.WithoutCancel(ctx), records.Occurrence{Kind: eventPurged, Reason: records.CutReason(
-			fmt.Sprintf("%d records and %d executors, by operator %s: %s", done.Records, done.Executors, who.name, b.Reason))})
-	}
-	if err == nil {
+	done, err := Purge(ctx, a.config.Store, purgeBatch, who.name, b.Reason)
+	if err == nil || done.Records > 0 {
 		a.change(r, who, "purge", "records", done.Records, "executors", done.Executors, "more", done.More, "reason", b.Reason)
 	}
 	return done, err

@@ -223,8 +223,8 @@ func (a *Admin) reconcileRecord(r *http.Request, who operator) (any, error) {
 	defer stop()
 	if came.Claimed {
 		a.note(last, records.Occurrence{
-			Kind: records.EventReconciled, Record: id, Epoch: came.Record.Epoch, Executor: came.Record.Executor,
-			Reason: fmt.Sprintf("asked by operator %s: %s; found %s", who.name, o.Reason, answer.Finding),
+			Kind: records.EventReconciled, Record: id, Epoch: came.Record.Epoch, Executor: came.Record.Executor, Actor: who.name,
+			Reason: fmt.Sprintf("found %s: %s", answer.Finding, o.Reason),
 			Before: string(before.Record.State), After: string(came.Record.State),
 		})
 		a.change(r, who, "reconcile", "record", id, "epoch", came.Record.Epoch, "finding", answer.Finding,

@@ -84,7 +84,7 @@ func TestExplanation(t *testing.T) {
 			t.Fatal(err)
 		}
 		says(t, id, "taken over once of at most 5")
-		if _, err := d.store.FenceByOperator(t.Context(), heir, "ada", true); err != nil {
+		if _, err := d.store.FenceByOperator(t.Context(), records.Condemnation{Executor: heir, Actor: "ada", Reason: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 		says(t, id, "Its owner is fenced. The next duplicate takes it over")

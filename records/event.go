@@ -24,6 +24,7 @@ const (
 	EventReleased   EventKind = "released"
 	EventResolved   EventKind = "resolved" // by an operator, as all below
 	EventErased     EventKind = "erased"
+	EventPurged     EventKind = "purged"
 	EventRekeyed    EventKind = "rekeyed"
 )
 
@@ -48,6 +49,7 @@ type Occurrence struct {
 	Record   ID
 	Epoch    int64
 	Executor ExecutorID
+	Actor    string // the operator who asked for it; empty: the node, by itself
 	Reason   string // at most MaxReasonBytes of UTF-8 without NUL are kept
 	Before   string
 	After    string
@@ -78,9 +80,10 @@ type EventPage struct {
 
 // Audit is the part of a store about what happened.
 type Audit interface {
-	// Note writes down what a node saw, all or none. What an operator does is
-	// noted by the operation itself, in its transaction. Repeated after a lost
-	// reply it may write them twice.
+	// Note writes down what a node saw, all or none. What an operator does to a
+	// row is noted by the operation itself, in its transaction; what a node does
+	// at an operator's wish is noted here. Repeated after a lost reply it may
+	// write them twice.
 	Note(ctx context.Context, o []Occurrence) error
 	// Events reads a page of the audit, in the order in which it was written.
 	// What is written later comes after it: no page that was read would be
@@ -120,6 +123,7 @@ func ValidateOccurrences(all []Occurrence) error {
 	for _, o := range all {
 		faults.check(o.Ago >= 0, "ago", "negative")
 		faults.check(o.Kind != "" && len(o.Kind) <= 64 && cleanText(string(o.Kind)), "kind", "want 1 to 64 bytes of UTF-8 without NUL")
+		faults.check(o.Actor == "" || validateActor(o.Actor) == nil, "actor", "want at most 255 bytes of UTF-8 without NUL")
 		faults.add(ValidateReason(o.Before))
 		faults.add(ValidateReason(o.After))
 	}

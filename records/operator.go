@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Interventions is what an operator may do to a record. Each is one
@@ -40,7 +41,16 @@ type Intervention struct {
 	ID     ID
 	Epoch  int64  // at which the person saw it
 	Actor  string // 1 to 255 bytes of UTF-8 without NUL
-	Reason string // at most MaxReasonBytes of UTF-8 without NUL
+	Reason string // not blank, at most MaxReasonBytes of UTF-8 without NUL
+}
+
+// Condemnation is an operator's word that an executor is dead. See
+// [Executors.FenceByOperator].
+type Condemnation struct {
+	Executor ExecutorID
+	Actor    string // as an Intervention's
+	Reason   string
+	Force    bool // whatever its lease: the operator is certain
 }
 
 // Erasure asks for a page of what a principal's records say to be forgotten.
@@ -67,7 +77,15 @@ func (i Intervention) Validate() error {
 	var faults faults
 	faults.check(i.ID != ID{}, "record id", "missing")
 	faults.add(validateActor(i.Actor))
-	faults.add(ValidateReason(i.Reason))
+	faults.add(ValidateGrounds(i.Reason))
+	return faults.join()
+}
+
+// Validate reports every reason why the fence could never land.
+func (c Condemnation) Validate() error {
+	var faults faults
+	faults.add(validateActor(c.Actor))
+	faults.add(ValidateGrounds(c.Reason))
 	return faults.join()
 }
 
@@ -78,7 +96,7 @@ func (e Erasure) Validate() error {
 	faults.check(len(e.Principal) <= MaxFieldBytes, "principal", "over 64 KiB")
 	faults.check(e.Limit >= 1 && e.Limit <= 10_000, "limit", "want 1 to 10000")
 	faults.add(validateActor(e.Actor))
-	faults.add(ValidateReason(e.Reason))
+	faults.add(ValidateGrounds(e.Reason))
 	return faults.join()
 }
 
@@ -87,6 +105,15 @@ func validateActor(s string) error {
 		return &InvalidError{Field: "actor", Reason: "want 1 to 255 bytes of UTF-8 without NUL"}
 	}
 	return nil
+}
+
+// ValidateGrounds accepts what an operator may give as the reason of a change:
+// who finds it in the audit must not find it blank.
+func ValidateGrounds(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return &InvalidError{Field: "reason", Reason: "missing; say why"}
+	}
+	return ValidateReason(reason)
 }
 
 const (
@@ -105,6 +132,16 @@ func (i Intervention) Mark(o *Outcome) Token {
 	}
 	sum := hashParts(interventionDomain, parts...)
 	return Token(sum[:len(Token{})])
+}
+
+// RowReason is the reason that the executor's row keeps, which has no place for
+// the operator's name.
+func (c Condemnation) RowReason() string {
+	word := ""
+	if c.Force {
+		word = ", by force"
+	}
+	return "operator " + c.Actor + word + ": " + c.Reason
 }
 
 // PrincipalRef names a principal of a realm in an audit without saying who it

@@ -75,7 +75,7 @@ type Executors interface {
 	// policy, else only when the lease has expired (ErrLeaseHeld). Neither
 	// observer nor brake is asked. A fence leaves an event, in its transaction.
 	// Errors otherwise as Fence.
-	FenceByOperator(ctx context.Context, id ExecutorID, operator string, force bool) (Executor, error)
+	FenceByOperator(ctx context.Context, c Condemnation) (Executor, error)
 	// PurgeExecutors deletes executors that are terminal, have not beaten for
 	// longer than age, and hold no record in progress. It returns how many.
 	PurgeExecutors(ctx context.Context, age time.Duration) (int, error)

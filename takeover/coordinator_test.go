@@ -270,7 +270,7 @@ func coordinatorCases(t *testing.T) {
 		h := newHeld()
 		first := do(nodes[0], ask("k"), h.stubborn)
 		<-h.begun
-		if _, err := nodes[1].gate.Store.FenceByOperator(t.Context(), nodes[0].Identity().Executor, "test", true); err != nil {
+		if _, err := nodes[1].gate.Store.FenceByOperator(t.Context(), records.Condemnation{Executor: nodes[0].Identity().Executor, Actor: "test", Reason: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 		claim := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 // fence fences a member by an operator's force.
 func (f *fleet) fence(m *member) {
 	f.t.Helper()
-	if _, err := m.gate.Store.FenceByOperator(f.t.Context(), m.Identity().Executor, "test", true); err != nil {
+	if _, err := m.gate.Store.FenceByOperator(f.t.Context(), records.Condemnation{Executor: m.Identity().Executor, Actor: "test", Reason: "test", Force: true}); err != nil {
 		f.t.Fatal(err)
 	}
 }

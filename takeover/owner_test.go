@@ -300,7 +300,7 @@ func TestRun(t *testing.T) {
 		f.die(nodes[0])
 		c := f.launch(config, "c")
 		f.serving(c)
-		if _, err := nodes[1].gate.Store.FenceByOperator(t.Context(), nodes[0].Identity().Executor, "test", true); err != nil {
+		if _, err := nodes[1].gate.Store.FenceByOperator(t.Context(), records.Condemnation{Executor: nodes[0].Identity().Executor, Actor: "test", Reason: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 		f.await("c sweeps", func() bool { return begun.Load() > 0 })

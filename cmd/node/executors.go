@@ -134,7 +134,7 @@ func writeExecutor(r api.ExecutorReport, e *env, w *text) {
 type executorsFenceCmd struct {
 	Executor string       `arg:"" help:"The executor's id, as executors list shows it."`
 	Force    bool         `help:"Whatever its lease: asserts that the process is dead."`
-	Reason   string       `help:"Why, for the audit; a node demands it."`
+	Reason   string       `required:"" help:"Why, for the audit."`
 	Operator string       `help:"Who says so, straight on the store. Default: $$USER." placeholder:"NAME"`
 	Remote   Remote       `embed:""`
 	Settings kong.Plugins `embed:"" group:"Settings"`
@@ -167,7 +167,7 @@ func (c *executorsFenceCmd) Run(ctx context.Context, e *env) error {
 			return err
 		},
 		func(_ Config, s records.Store) error {
-			fenced, err := s.FenceByOperator(ctx, id, api.Fencer(e.operator(c.Operator), c.Reason), c.Force)
+			fenced, err := s.FenceByOperator(ctx, records.Condemnation{Executor: id, Actor: e.operator(c.Operator), Reason: c.Reason, Force: c.Force})
 			v = api.ViewExecutor(fenced)
 			return err
 		})

@@ -50,11 +50,11 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case has[usageError](err), has[configError](err), has[*kong.ParseError](err):
+	case has[usageError](err), has[configError](err), has[*kong.ParseError](err), is(records.ErrInvalid):
 		return exitUsage
 	case is(records.ErrUnavailable, records.ErrWrongCluster, records.ErrSchemaTooOld, records.ErrBinaryTooOld, records.ErrForeignHost, records.ErrCorrupt, records.ErrSealed):
 		return exitStore
-	case has[refusedError](err), is(records.ErrNotFound, records.ErrFenced, records.ErrLeaseHeld, records.ErrNotActive, records.ErrInvalid, takeover.ErrSlotInUse):
+	case has[refusedError](err), is(records.ErrNotFound, records.ErrFenced, records.ErrLeaseHeld, records.ErrNotActive, takeover.ErrSlotInUse):
 		return exitRefused
 	}
 	return exitFailed
@@ -80,7 +80,7 @@ func advice(err error) string {
 		{
 			takeover.ErrSlotInUse,
 			"A live process has registered under this slot and answers. Stop it first, or give this one a slot of its own (slot: or --slot). " +
-				"If it is certain that it is dead: probate executors fence --force.",
+				"If it is certain that it is dead: probate executors fence ID --force --reason WHY.",
 		},
 		{
 			takeover.ErrURLTaken,

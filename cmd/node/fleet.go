@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/alecthomas/kong"
@@ -49,11 +47,7 @@ func (c *fleetRekeyCmd) Run(ctx context.Context, e *env) error {
 				return refusedError{fmt.Errorf("executor %s in slot %s sent a heartbeat %s ago: stop it first", x.ID, x.Slot, age(x.HeartbeatAge))}
 			}
 		}
-		err = s.Rekey(ctx, c.From, c.To, cmp.Or(c.Operator, e.environ["USER"], "unnamed operator"))
-		if errors.Is(err, records.ErrInvalid) {
-			return usageError{err}
-		}
-		return err
+		return s.Rekey(ctx, c.From, c.To, e.operator(c.Operator))
 	})
 	if err != nil {
 		return fmt.Errorf("rekey: %w", err)

@@ -159,15 +159,15 @@ func TestExecutors(t *testing.T) {
 	if v := okJSON(t, "executors", "list", "--store", p.store)["executors"].([]any)[0].(map[string]any); v["executor"] != p.executor.String() || v["state"] != "active" {
 		t.Errorf("list: %v", v)
 	}
-	r := invoke(t, nil, "executors", "fence", p.executor.String(), "--store", p.store)
+	r := invoke(t, nil, "executors", "fence", p.executor.String(), "--reason", "silent", "--store", p.store)
 	if r.code != exitRefused || !strings.Contains(r.err, "--force") {
 		t.Errorf("fence within its lease: %+v", r)
 	}
-	if r := invoke(t, nil, "executors", "fence", records.ExecutorID(records.NewToken()).String(), "--store", p.store); r.code != exitRefused {
+	if r := invoke(t, nil, "executors", "fence", records.ExecutorID(records.NewToken()).String(), "--reason", "silent", "--store", p.store); r.code != exitRefused {
 		t.Errorf("fence of nobody: %+v", r)
 	}
-	v := okJSON(t, "executors", "fence", p.executor.String(), "--force", "--operator", "ada", "--store", p.store)
-	if v["state"] != "fenced" || v["fenced_by"] != "operator" || !strings.Contains(fmt.Sprint(v["fenced_reason"]), "ada") {
+	v := okJSON(t, "executors", "fence", p.executor.String(), "--force", "--operator", "ada", "--reason", "its host is off", "--store", p.store)
+	if v["state"] != "fenced" || v["fenced_by"] != "operator" || v["fenced_reason"] != "operator ada, by force: its host is off" {
 		t.Errorf("fence --force: %v", v)
 	}
 	if out := ok(t, "executors", "list", "--store", p.store); strings.Contains(out, p.executor.String()) {
@@ -188,7 +188,7 @@ func TestFleetRekey(t *testing.T) {
 	if r.code != exitRefused || !strings.Contains(r.err, "stop it first") {
 		t.Errorf("with a living executor: %+v", r)
 	}
-	ok(t, "executors", "fence", p.executor.String(), "--force", "--store", p.store)
+	ok(t, "executors", "fence", p.executor.String(), "--force", "--reason", "it is off", "--store", p.store)
 	if r := invoke(t, nil, "fleet", "rekey", "other", "copy", "--store", p.store); r.code != exitStore {
 		t.Errorf("from another name: %+v", r)
 	}
@@ -209,6 +209,46 @@ func TestPurge(t *testing.T) {
 	}
 	if out := ok(t, "purge", "--store", p.store); out != "purged 0 records and 0 executors\n" {
 		t.Errorf("%s", out)
+	}
+	if r := invoke(t, nil, "purge", "--store", p.store, "--reason", " "); r.code != exitUsage || !strings.Contains(r.err, "reason") {
+		t.Errorf("without saying why: %+v", r)
+	}
+	soon := []string{"PROBATE_TAKEOVER_GRACE=1us"}
+	if r := invoke(t, soon, "purge", "--operator", "ada", "--reason", "INC-5", "--store", p.store); r.out != "purged 1 records and 0 executors\n" {
+		t.Errorf("the released one: %+v", r)
+	}
+	want := records.Event{Kind: records.EventPurged, Actor: "ada", Reason: "1 records and 0 executors: INC-5"}
+	if got := p.events(t, records.EventPurged); len(got) != 1 || got[0] != want {
+		t.Errorf("events %+v, want only %+v", got, want)
+	}
+}
+
+// TestBlankReasons: who changes something says why, whichever way the command
+// takes.
+func TestBlankReasons(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, sqliteStore(t))
+	ref := d.unknown(t, "/orders", "k")
+	executor := okJSON(t, with(d.through, "executors", "list")...)["executors"].([]any)[0].(map[string]any)["executor"].(string)
+	for name, way := range map[string][]string{"Straight": d.straight, "Through": d.through} {
+		for _, change := range [][]string{
+			{"records", "release", ref},
+			{"records", "resolve", ref, "--status", "201"},
+			{"records", "erase", "--realm", "", "--principal", "none"},
+			{"executors", "fence", executor, "--force"},
+		} {
+			t.Run(name+"/"+change[1], func(t *testing.T) {
+				t.Parallel()
+				for _, reason := range [][]string{nil, {"--reason", " \t"}} {
+					if r := invoke(t, nil, append(with(way, change...), reason...)...); r.code != exitUsage || !strings.Contains(r.err, "reason") {
+						t.Errorf("%q: %+v", reason, r)
+					}
+				}
+			})
+		}
+	}
+	if r := invoke(t, nil, with(d.through, "records", "reconcile", ref, "--reason", "")...); r.code != exitUsage || !strings.Contains(r.err, "reason") {
+		t.Errorf("reconcile: %+v", r)
 	}
 }
 

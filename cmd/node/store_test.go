@@ -68,3 +68,22 @@ func newPeopled(t *testing.T) peopled {
 	}
 	return p
 }
+
+// events are what the audit says of a kind, without the instants.
+func (p peopled) events(t *testing.T, kind records.EventKind) []records.Event {
+	t.Helper()
+	path, _ := sqlitePath(p.store)
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Cluster: "probate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	page, err := s.Events(t.Context(), records.EventFilter{Kind: kind, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range page.Events {
+		page.Events[i].At = time.Time{}
+	}
+	return page.Events
+}

@@ -95,7 +95,7 @@ func TestSurvey(t *testing.T) {
 	if _, oldest := s.read(); oldest != 0 {
 		t.Errorf("another's record in progress is the oldest: %s", oldest)
 	}
-	if _, err := store.FenceByOperator(t.Context(), p.executor, "test", true); err != nil {
+	if _, err := store.FenceByOperator(t.Context(), records.Condemnation{Executor: p.executor, Actor: "test", Reason: "test", Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, oldest := s.read(); oldest == 0 {

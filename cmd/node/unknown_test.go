@@ -221,7 +221,7 @@ func TestUnknown(t *testing.T) {
 					t.Errorf("while the service cannot tell: %v", v)
 				}
 				d.tell(`{"finding": "applied", "response": {"status": 201, "body": "found"}}`)
-				if out := ok(t, command...); !strings.Contains(out, "found: applied") || !strings.Contains(out, "operator ada: INC-1") {
+				if out := ok(t, command...); !strings.Contains(out, "found: applied") || !strings.Contains(out, "by ada: found applied: INC-1") {
 					t.Errorf("%s", out)
 				}
 				d.replays(t, "k1", "found")

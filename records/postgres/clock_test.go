@@ -31,7 +31,7 @@ func TestClockThatSteppedBack(t *testing.T) {
 		t.Parallel()
 		a := newArena(t)
 		suspect, observer := a.boot(), a.boot()
-		_, err := a.store.FenceByOperator(t.Context(), a.boot().ID, "Anna", true)
+		_, err := a.store.FenceByOperator(t.Context(), records.Condemnation{Executor: a.boot().ID, Actor: "Anna", Reason: "test", Force: true})
 		a.check(err)
 		a.exec("UPDATE probate.executors SET fenced_at = fenced_at + interval '2 hours' WHERE state = 'fenced'")
 		got, err := a.store.Fence(t.Context(), probed(suspect, observer))

@@ -21,7 +21,7 @@ func (s *Store) Note(ctx context.Context, all []records.Occurrence) error {
 	for _, o := range all {
 		w.add(o.Ago, records.Event{
 			Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-			Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
+			Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
 		})
 	}
 	return do(ctx, s, func(ctx context.Context) error {

@@ -62,37 +62,27 @@ func (s *Store) Fence(ctx context.Context, c records.Suspicion) (records.Executo
 	})
 }
 
-// errOperator: such a name cannot be kept.
-var errOperator = &records.InvalidError{Field: "operator", Reason: "want at most 1,024 bytes of UTF-8 without NUL"}
-
-func fenceReason(force bool) string {
-	if force {
-		return "the process is dead, by the operator's word"
-	}
-	return "its lease had run out"
-}
-
 // FenceByOperator fences at a person's word.
-func (s *Store) FenceByOperator(ctx context.Context, id records.ExecutorID, operator string, force bool) (records.Executor, error) {
-	if err := records.ValidateReason(operator); err != nil {
-		return records.Executor{}, errOperator
+func (s *Store) FenceByOperator(ctx context.Context, c records.Condemnation) (records.Executor, error) {
+	if err := c.Validate(); err != nil {
+		return records.Executor{}, err
 	}
-	return s.fencing(ctx, "fence by operator", id, func(ctx context.Context, t transaction) (bool, error) {
+	return s.fencing(ctx, "fence by operator", c.Executor, func(ctx context.Context, t transaction) (bool, error) {
 		var was []string
-		if err := t.selects(ctx, &was, fenceByOperator, id.String(), operator, force); err != nil {
+		if err := t.selects(ctx, &was, fenceByOperator, c.Executor.String(), c.RowReason(), c.Force); err != nil {
 			return true, err
 		}
 		if len(was) > 0 {
 			return true, t.note(ctx, records.Event{
-				Kind: records.EventFenced, Executor: id, Actor: operator, Reason: fenceReason(force),
+				Kind: records.EventFenced, Executor: c.Executor, Actor: c.Actor, Reason: c.Reason,
 				Before: was[0], After: string(records.Fenced),
 			})
 		}
-		e, err := t.executor(ctx, records.ErrNotFound, selectExecutor, id.String())
+		e, err := t.executor(ctx, records.ErrNotFound, selectExecutor, c.Executor.String())
 		if err != nil || e.State.Terminal() {
 			return true, err
 		}
-		if !force && !e.Stale() {
+		if !c.Force && !e.Stale() {
 			return true, records.ErrLeaseHeld
 		}
 		return false, nil

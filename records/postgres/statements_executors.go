@@ -196,7 +196,7 @@ UPDATE probate.executors d
 // Behind lockFleet, like all, and behind lockExecutor, so what it was stands.
 const fenceByOperator = `
 UPDATE probate.executors d
-   SET state = 'fenced', fenced_at = clock_timestamp(), fenced_by = NULL, fenced_reason = 'operator ' || $2
+   SET state = 'fenced', fenced_at = clock_timestamp(), fenced_by = NULL, fenced_reason = $2
   FROM (SELECT e.id, e.state FROM probate.executors e WHERE e.id = $1::uuid) was
  WHERE d.id = was.id AND d.state IN ('active', 'draining')
    AND ($3::boolean OR d.heartbeat_at < clock_timestamp() - d.lease_ttl)

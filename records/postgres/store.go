@@ -174,11 +174,8 @@ func (s *Store) Fleet(ctx context.Context) (records.Fleet, error) {
 
 // Rekey gives the store another cluster id, if it now has from.
 func (s *Store) Rekey(ctx context.Context, from, to, operator string) error {
-	if err := records.ValidateReason(to); err != nil || to == "" || len(to) > 255 {
-		return &records.InvalidError{Field: "cluster", Reason: "want 1 to 255 bytes of UTF-8 without NUL"}
-	}
-	if err := records.ValidateReason(operator); err != nil {
-		return errOperator
+	if err := errors.Join(records.ValidateCluster(to), records.ValidateReason(operator)); err != nil {
+		return err
 	}
 	if records.ValidateReason(from) != nil {
 		return records.ErrWrongCluster // no store has such a name

@@ -84,7 +84,7 @@ func (f *fixture) everyCall(s records.Store) map[string]func(context.Context) er
 		"LoadExecutor":    func(ctx context.Context) error { return errOf(s.LoadExecutor(ctx, a.ID)) },
 		"ListExecutors":   func(ctx context.Context) error { return errOf(s.ListExecutors(ctx)) },
 		"Fence":           func(ctx context.Context) error { return errOf(s.Fence(ctx, probed(suspect, a))) },
-		"FenceByOperator": func(ctx context.Context) error { return errOf(s.FenceByOperator(ctx, suspect.ID, "operator", true)) },
+		"FenceByOperator": func(ctx context.Context) error { return errOf(s.FenceByOperator(ctx, records.Condemnation{Executor: suspect.ID, Actor: "operator", Reason: "test", Force: true})) },
 		"PurgeExecutors":  func(ctx context.Context) error { return errOf(s.PurgeExecutors(ctx, long)) },
 		"Reserve":         func(ctx context.Context) error { return errOf(s.Reserve(ctx, reservation(a.ID))) },
 		"Load":            func(ctx context.Context) error { return errOf(s.Load(ctx, r.ID)) },

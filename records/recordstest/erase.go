@@ -208,6 +208,7 @@ var eraseRules = group{name: "Erase", alone: true, rules: []rule{
 	{"RefusesWhatCouldNeverBeDone", func(f *fixture) {
 		for what, spoil := range map[string]func(*records.Erasure){
 			"nobody":           func(e *records.Erasure) { e.Actor = "" },
+			"no reason":        func(e *records.Erasure) { e.Reason = "\n" },
 			"a bad reason":     func(e *records.Erasure) { e.Reason = "\x00" },
 			"no limit":         func(e *records.Erasure) { e.Limit = 0 },
 			"a large limit":    func(e *records.Erasure) { e.Limit = 10_001 },

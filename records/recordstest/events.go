@@ -41,7 +41,12 @@ func (f *fixture) notes(all ...records.Occurrence) {
 
 var eventRules = group{name: "Events", alone: true, rules: []rule{
 	{"ComeBackWholeAndInOrder", func(f *fixture) {
-		seen := []records.Occurrence{saw(1), {Kind: records.EventProbed}, saw(3), {Kind: records.EventFenced, Executor: newExecutorID()}}
+		seen := []records.Occurrence{
+			saw(1),
+			{Kind: records.EventProbed},
+			{Kind: records.EventPurged, Actor: "ada", Reason: "7 records"},
+			{Kind: records.EventFenced, Executor: newExecutorID()},
+		}
 		before := f.active(records.Registration{})
 		f.notes(seen...)
 		got := f.events(records.EventFilter{Limit: 10})
@@ -49,7 +54,7 @@ var eventRules = group{name: "Events", alone: true, rules: []rule{
 		for i, o := range seen {
 			want[i] = records.Event{
 				Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-				Reason: o.Reason, Before: o.Before, After: o.After,
+				Actor: o.Actor, Reason: o.Reason, Before: o.Before, After: o.After,
 			}
 		}
 		after := f.active(records.Registration{})
@@ -124,6 +129,8 @@ var eventRules = group{name: "Events", alone: true, rules: []rule{
 		for what, spoil := range map[string]func(*records.Occurrence){
 			"no kind":       func(o *records.Occurrence) { o.Kind = "" },
 			"a long kind":   func(o *records.Occurrence) { o.Kind = records.EventKind(strings.Repeat("k", 65)) },
+			"a NUL in who":  func(o *records.Occurrence) { o.Actor = "a\x00" },
+			"a long name":   func(o *records.Occurrence) { o.Actor = strings.Repeat("a", 256) },
 			"the future":    func(o *records.Occurrence) { o.Ago = -1 },
 			"a NUL before":  func(o *records.Occurrence) { o.Before = "\x00" },
 			"a broken end":  func(o *records.Occurrence) { o.After = "\xff" },
@@ -224,28 +231,22 @@ var eventRules = group{name: "Events", alone: true, rules: []rule{
 		a, b := f.active(records.Registration{}), f.draining(records.Registration{LeaseTTL: 5 * time.Millisecond})
 		f.elapse(10 * time.Millisecond)
 		for range 2 { // a repeat leaves none
-			f.check(errOf(f.store.FenceByOperator(f.Context(), a.ID, "ada", true)))
-			f.check(errOf(f.store.FenceByOperator(f.Context(), b.ID, "bob", false)))
+			f.check(errOf(f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: a.ID, Actor: "ada", Reason: "its host is off", Force: true})))
+			f.check(errOf(f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: b.ID, Actor: "bob", Reason: "silent"})))
 		}
 		for e, want := range map[records.ExecutorID]records.Event{
-			a.ID: {Kind: records.EventFenced, Executor: a.ID, Actor: "ada", Before: "active", After: "fenced"},
-			b.ID: {Kind: records.EventFenced, Executor: b.ID, Actor: "bob", Before: "draining", After: "fenced"},
+			a.ID: {Kind: records.EventFenced, Executor: a.ID, Actor: "ada", Reason: "its host is off", Before: "active", After: "fenced"},
+			b.ID: {Kind: records.EventFenced, Executor: b.ID, Actor: "bob", Reason: "silent", Before: "draining", After: "fenced"},
 		} {
 			got := dateless(f.events(records.EventFilter{Executor: e, Limit: 10}))
-			for i := range got {
-				if got[i].Reason == "" {
-					f.Error("the event has no reason")
-				}
-				got[i].Reason = ""
-			}
 			f.equal("events", got, []records.Event{want})
 		}
 	}},
 	{"AFenceByHandThatIsRefusedLeavesNone", func(f *fixture) {
 		a := f.active(records.Registration{})
-		_, err := f.store.FenceByOperator(f.Context(), a.ID, "ada", false)
+		_, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: a.ID, Actor: "ada", Reason: "test"})
 		f.refused(err, records.ErrLeaseHeld)
-		_, err = f.store.FenceByOperator(f.Context(), newExecutorID(), "ada", true)
+		_, err = f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: newExecutorID(), Actor: "ada", Reason: "test", Force: true})
 		f.refused(err, records.ErrNotFound)
 		f.equal("events", len(f.events(records.EventFilter{Limit: 10})), 0)
 	}},

@@ -192,9 +192,9 @@ func (s *Faulty) Fence(ctx context.Context, c records.Suspicion) (records.Execut
 }
 
 // FenceByOperator may fail as told.
-func (s *Faulty) FenceByOperator(ctx context.Context, id records.ExecutorID, operator string, force bool) (records.Executor, error) {
+func (s *Faulty) FenceByOperator(ctx context.Context, c records.Condemnation) (records.Executor, error) {
 	return through(ctx, s, FenceByOperator, func() (records.Executor, error) {
-		return s.Store.FenceByOperator(ctx, id, operator, force)
+		return s.Store.FenceByOperator(ctx, c)
 	})
 }
 

@@ -266,11 +266,11 @@ var operatorFenceRules = group{name: "FenceByOperator", rules: []rule{
 			for n := range 3 {
 				e := f.active(records.Registration{Policy: policy})
 				name := fmt.Sprint("Anna ", n)
-				got, err := f.store.FenceByOperator(f.Context(), e.ID, name, true)
+				got, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: e.ID, Actor: name, Reason: "test", Force: true})
 				f.check(err)
 				f.equal("state", got.State, records.Fenced)
 				f.equal("fenced by", got.FencedBy, records.ExecutorID{})
-				f.equal("reason", got.FencedReason, "operator "+name)
+				f.equal("reason", got.FencedReason, "operator "+name+", by force: test")
 				f.equal("row read back", ageless(f.executor(e.ID)), ageless(got))
 			}
 		}
@@ -278,35 +278,47 @@ var operatorFenceRules = group{name: "FenceByOperator", rules: []rule{
 	{"WithoutForceOnlyAnExpiredLease", func(f *fixture) {
 		for _, policy := range []records.Policy{records.PolicyLease, records.PolicyProbe} {
 			held := f.active(records.Registration{Policy: policy})
-			_, err := f.store.FenceByOperator(f.Context(), held.ID, "operator", false)
+			_, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: held.ID, Actor: "operator", Reason: "test"})
 			f.refused(err, records.ErrLeaseHeld)
 			f.equal("row", ageless(f.executor(held.ID)), ageless(held))
 
 			expired := f.active(records.Registration{Policy: policy, LeaseTTL: time.Millisecond})
 			f.elapse(time.Millisecond)
-			got, err := f.store.FenceByOperator(f.Context(), expired.ID, "operator", false)
+			got, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: expired.ID, Actor: "operator", Reason: "test"})
 			f.check(err)
 			f.equal("state", got.State, records.Fenced)
+			f.equal("reason", got.FencedReason, "operator operator: test")
 		}
 	}},
 	{"RepeatedItReturnsTheRow", func(f *fixture) {
 		e := f.fenced(records.Registration{})
 		before := f.executor(e.ID)
 		for _, force := range []bool{true, false} {
-			got, err := f.store.FenceByOperator(f.Context(), e.ID, "somebody else", force)
+			got, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: e.ID, Actor: "somebody else", Reason: "test", Force: force})
 			f.check(err)
 			f.equal("row", ageless(got), ageless(before))
 		}
 	}},
 	{"RefusesAnExecutorThatNeverWas", func(f *fixture) {
-		_, err := f.store.FenceByOperator(f.Context(), newExecutorID(), "operator", true)
+		_, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: newExecutorID(), Actor: "operator", Reason: "test", Force: true})
 		f.refused(err, records.ErrNotFound)
 	}},
-	{"RefusesANameThatNoTextColumnTakes", func(f *fixture) {
+	{"RefusesWhatCannotBeNoted", func(f *fixture) {
 		e := f.active(records.Registration{})
-		for _, name := range []string{"\x00", "\xff", strings.Repeat("o", 1025)} {
-			_, err := f.store.FenceByOperator(f.Context(), e.ID, name, true)
-			f.refused(err, records.ErrInvalid)
+		for what, spoil := range map[string]func(*records.Condemnation){
+			"nobody":         func(c *records.Condemnation) { c.Actor = "" },
+			"a NUL in it":    func(c *records.Condemnation) { c.Actor = "\x00" },
+			"no UTF-8":       func(c *records.Condemnation) { c.Actor = "\xff" },
+			"a long name":    func(c *records.Condemnation) { c.Actor = strings.Repeat("o", 256) },
+			"no reason":      func(c *records.Condemnation) { c.Reason = "" },
+			"a blank reason": func(c *records.Condemnation) { c.Reason = " \t\n" },
+			"a bad reason":   func(c *records.Condemnation) { c.Reason = "a\x00" },
+			"a long reason":  func(c *records.Condemnation) { c.Reason = strings.Repeat("r", records.MaxReasonBytes+1) },
+		} {
+			c := records.Condemnation{Executor: e.ID, Actor: "ada", Reason: "test", Force: true}
+			spoil(&c)
+			_, err := f.store.FenceByOperator(f.Context(), c)
+			f.refusedFor(what, err)
 		}
 		f.equal("state", f.executor(e.ID).State, records.Active)
 	}},

@@ -162,7 +162,7 @@ func (f *fixture) fenced(r records.Registration) records.Executor {
 // fence fences at a person's word, which no brake and no lease delays.
 func (f *fixture) fence(id records.ExecutorID) {
 	f.Helper()
-	_, err := f.store.FenceByOperator(f.Context(), id, "test", true)
+	_, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: id, Actor: "test", Reason: "test", Force: true})
 	f.check(err)
 }
 

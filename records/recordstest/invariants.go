@@ -89,7 +89,7 @@ func (f *fixture) beatsAgainstFence() {
 		})
 	}
 	f.await("it beats", func() bool { return landed.Load() > 4 || f.Failed() })
-	atFence, err := f.store.FenceByOperator(f.Context(), victim.ID, "test", true)
+	atFence, err := f.store.FenceByOperator(f.Context(), records.Condemnation{Executor: victim.ID, Actor: "test", Reason: "test", Force: true})
 	fenced.Store(true)
 	wg.Wait()
 	f.check(err)

@@ -144,24 +144,24 @@ func (s *memory) Fence(ctx context.Context, sus records.Suspicion) (records.Exec
 	})
 }
 
-func (s *memory) FenceByOperator(ctx context.Context, id records.ExecutorID, operator string, force bool) (records.Executor, error) {
+func (s *memory) FenceByOperator(ctx context.Context, c records.Condemnation) (records.Executor, error) {
 	return asked(ctx, s, func(m *model, now time.Time) (records.Executor, error) {
-		if err := records.ValidateReason(operator); err != nil {
+		if err := c.Validate(); err != nil {
 			return records.Executor{}, err
 		}
-		e, ok := m.executors[id]
+		e, ok := m.executors[c.Executor]
 		switch {
 		case !ok:
 			return records.Executor{}, records.ErrNotFound
 		case e.State.Terminal():
-		case !force && !expired(now, e):
+		case !c.Force && !expired(now, e):
 			return records.Executor{}, records.ErrLeaseHeld
 		default:
 			m.note(records.Event{
-				At: now, Kind: records.EventFenced, Executor: id, Actor: operator, Reason: "by hand",
+				At: now, Kind: records.EventFenced, Executor: c.Executor, Actor: c.Actor, Reason: c.Reason,
 				Before: string(e.State), After: string(records.Fenced),
 			})
-			m.markFenced(now, e, records.ExecutorID{}, "operator "+operator)
+			m.markFenced(now, e, records.ExecutorID{}, c.RowReason())
 		}
 		return shown(now, *e), nil
 	})
@@ -316,7 +316,7 @@ func (s *memory) Note(ctx context.Context, all []records.Occurrence) error {
 		for _, o := range all {
 			m.note(records.Event{
 				At: now.Add(-o.Ago), Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-				Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
+				Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
 			})
 		}
 		return nil

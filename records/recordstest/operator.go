@@ -218,6 +218,7 @@ func interventionRefuses(verb string, call func(*fixture, records.Intervention) 
 			"nobody":        func(i *records.Intervention) { i.Actor = "" },
 			"a NUL name":    func(i *records.Intervention) { i.Actor = "a\x00" },
 			"a long name":   func(i *records.Intervention) { i.Actor = strings.Repeat("a", 256) },
+			"no reason":     func(i *records.Intervention) { i.Reason = " " },
 			"a bad reason":  func(i *records.Intervention) { i.Reason = "\xff" },
 			"a long reason": func(i *records.Intervention) { i.Reason = strings.Repeat("r", records.MaxReasonBytes+1) },
 		} {

@@ -217,7 +217,7 @@ func (a *actor) look(id records.ID) {
 
 // die fences the actor's executor and comes back as another boot.
 func (a *actor) die() {
-	_, err := a.store.FenceByOperator(a.f.Context(), a.self, "turmoil", true)
+	_, err := a.store.FenceByOperator(a.f.Context(), records.Condemnation{Executor: a.self, Actor: "turmoil", Reason: "test", Force: true})
 	a.expect(err)
 	e, err := a.store.Register(a.f.Context(), registration(records.Registration{}))
 	a.expect(err)

@@ -22,7 +22,7 @@ func (s *Store) Note(ctx context.Context, all []records.Occurrence) error {
 		for i, o := range all {
 			events[i] = records.Event{
 				At: instant(now - micros(o.Ago)), Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-				Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
+				Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
 			}
 		}
 		t.note(events...)

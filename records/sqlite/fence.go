@@ -42,32 +42,25 @@ func (t *tx) refusal(conditions []any) error {
 }
 
 // FenceByOperator implements [records.Executors].
-func (s *Store) FenceByOperator(ctx context.Context, id records.ExecutorID, operator string, force bool) (records.Executor, error) {
-	if err := records.ValidateReason(operator); err != nil {
+func (s *Store) FenceByOperator(ctx context.Context, c records.Condemnation) (records.Executor, error) {
+	if err := c.Validate(); err != nil {
 		return records.Executor{}, fmt.Errorf("fence by operator: %w", err)
 	}
 	return decide(ctx, s, "fence by operator", 0, func(t *tx) (records.Executor, error) {
 		now := t.now()
-		before, err := t.executor(id, now)
+		before, err := t.executor(c.Executor, now)
 		if err != nil {
 			return records.Executor{}, err
 		}
-		landed := t.exec(fenceByOperator, now, id[:], force, operator)
+		landed := t.exec(fenceByOperator, now, c.Executor[:], c.Force, c.RowReason())
 		if landed == 1 {
 			t.note(records.Event{
-				At: instant(now), Kind: records.EventFenced, Executor: id, Actor: operator, Reason: fenceReason(force),
+				At: instant(now), Kind: records.EventFenced, Executor: c.Executor, Actor: c.Actor, Reason: c.Reason,
 				Before: string(before.State), After: string(records.Fenced),
 			})
 		}
-		return t.fenced(landed, id, now, func() error { return records.ErrLeaseHeld })
+		return t.fenced(landed, c.Executor, now, func() error { return records.ErrLeaseHeld })
 	})
-}
-
-func fenceReason(force bool) string {
-	if force {
-		return "the process is dead, by the operator's word"
-	}
-	return "its lease had run out"
 }
 
 // fenced returns the suspect's row if it is terminal, by this call or before

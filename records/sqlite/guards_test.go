@@ -72,7 +72,7 @@ func (n *node) register(r records.Registration) records.Executor {
 
 func (n *node) kill(id records.ExecutorID) {
 	n.Helper()
-	if _, err := n.FenceByOperator(n.Context(), id, "operator", true); err != nil {
+	if _, err := n.FenceByOperator(n.Context(), records.Condemnation{Executor: id, Actor: "operator", Reason: "test", Force: true}); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -196,7 +196,7 @@ var executorGuards = []guard{
 		"AnOperatorObeysALease", sqlite.FenceByOperator, sqlite.Expired, "TRUE",
 		func(n *node) bool {
 			a := n.register(records.Registration{})
-			_, err := n.FenceByOperator(n.Context(), a.ID, "operator", false)
+			_, err := n.FenceByOperator(n.Context(), records.Condemnation{Executor: a.ID, Actor: "operator", Reason: "test"})
 			return n.landed(err, records.ErrLeaseHeld)
 		},
 	}, {
@@ -321,34 +321,34 @@ var recordGuards = []guard{
 		"AReleaseByHandComparesTheEpoch", sqlite.ReleaseByOperator, "epoch = ?3", "?3 > 0",
 		func(n *node) bool {
 			r := n.doubtful()
-			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator"})
+			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator", Reason: "test"})
 			return n.landed(err, records.ErrFenced)
 		},
 	}, {
 		"AReleaseByHandNeedsADeadExecutor", sqlite.ReleaseByOperator, " AND d.state IN ('fenced', 'gone')", "",
 		func(n *node) bool {
 			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
-			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator"})
+			_, err := n.ReleaseByOperator(n.Context(), records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator", Reason: "test"})
 			return n.landed(err, records.ErrFenced)
 		},
 	}, {
 		"AResolutionComparesTheEpoch", sqlite.ResolveByOperator, "epoch = ?3", "?3 > 0",
 		func(n *node) bool {
 			r := n.doubtful()
-			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator"})
+			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch - 1, Actor: "operator", Reason: "test"})
 		},
 	}, {
 		"AResolutionNeedsAnUnknownRecord", sqlite.ResolveByOperator, "\n   AND state = 'unknown'", "",
 		func(n *node) bool {
 			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
 			n.kill(r.Executor)
-			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator"})
+			return n.resolves(records.Intervention{ID: r.ID, Epoch: r.Epoch, Actor: "operator", Reason: "test"})
 		},
 	}, {
 		"AnErasureLeavesAClaimAlone", sqlite.EraseRecord, "state <> 'in_progress'", "TRUE",
 		func(n *node) bool {
 			r := reserve(n, n.Store, n.register(records.Registration{}).ID)
-			e := records.Erasure{Realm: "realm", Principal: "principal", Actor: "operator", Limit: 10}
+			e := records.Erasure{Realm: "realm", Principal: "principal", Actor: "operator", Reason: "test", Limit: 10}
 			if _, err := n.Erase(n.Context(), e); err != nil {
 				n.Fatal(err)
 			}

@@ -136,7 +136,7 @@ func TestOrphans(t *testing.T) {
 		if i >= 3 {
 			continue // these two live
 		}
-		if _, err := s.FenceByOperator(t.Context(), e.ID, "operator", true); err != nil {
+		if _, err := s.FenceByOperator(t.Context(), records.Condemnation{Executor: e.ID, Actor: "operator", Reason: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

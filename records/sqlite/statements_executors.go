@@ -152,10 +152,10 @@ SELECT ` + fenceUnrefuted + ` AS unrefuted, ` + fenceUnprotected + ` AS unprotec
  WHERE d.id = ?2`
 
 // fenceByOperator fences at a person's word. ?2 suspect, ?3 whether by force,
-// ?4 the person.
+// ?4 why, by the person's word.
 const fenceByOperator = `
 UPDATE executors AS d
-   SET state = 'fenced', fenced_at = ?1, fenced_by = NULL, fenced_reason = 'operator ' || ?4
+   SET state = 'fenced', fenced_at = ?1, fenced_by = NULL, fenced_reason = ?4
  WHERE d.id = ?2
    AND d.state IN ('active', 'draining')
    AND (?3 OR ` + expired + `)`
