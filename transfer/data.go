@@ -132,7 +132,7 @@ func (p *Plane) serveData(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err == nil {
-		err = p.stream(r.Context(), w, r, v.task)
+		err = p.stream(r.Context(), w, r, v.task) //nolint:contextcheck // the request's, with an end of its own
 	}
 	p.fail(w, r, err)
 }
@@ -269,7 +269,7 @@ func sourceProblem(err error) error {
 // receiveData takes in what a provider pushes, for a flow that was prepared
 // here. It is shown when it is whole.
 func (p *Plane) receiveData(w http.ResponseWriter, r *http.Request) {
-	a, err := p.receive(r)
+	a, err := p.receive(r) //nolint:contextcheck // as in serveData
 	if err != nil {
 		p.fail(w, r, err)
 		return

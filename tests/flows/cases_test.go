@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+
+	"github.com/probate-dev/probate/records/postgres/postgrestest"
 )
 
 // TestCase plays what happened to the users of comparable systems.
@@ -21,6 +23,7 @@ func TestCase(t *testing.T) {
 		{"F03_ADuplicateAfterTheEndMovesNothing", f03},
 		{"F04_ConcurrentStartsOnTwoNodesMakeOneFlow", f04},
 		{"F05_TheOwnerIsKilledMidCopyAndTheStartIsRepeatedElsewhere", f05},
+		{"F05_TheOwnerIsKilledMidCopyOverPostgreSQL", f05Postgres},
 		{"F05_TheOwnerIsKilledMidCopyAndNobodyAsks", f05Unasked},
 		{"F05_TheOwnerOfADiskOfItsOwnIsKilled", f05Bound},
 		{"F05_TheOwnerLeavesMidCopy", f05Drain},
@@ -179,6 +182,18 @@ func (p *plane) taken(n *node, id string) {
 	}
 	p.whole("out", id)
 	p.control.hears(id, "completed")
+}
+
+// f05Postgres is f05 over the store of a fleet on several machines.
+func f05Postgres(t *testing.T) {
+	p := newPlane(t, size)
+	p.store = postgrestest.Database(t)
+	nodes := p.start("a", "b")
+	p.begins(nodes[0], "f05")
+	nodes[0].Kill()
+	repeated(t, nodes[1].ask(http.MethodPost, "/dataflows/start", push("f05", toFile("out", "f05"))), "f05", "STARTED")
+	p.from.allow(size)
+	p.taken(nodes[1], "f05")
 }
 
 func f05Unasked(t *testing.T) {

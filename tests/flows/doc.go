@@ -5,7 +5,8 @@
 //
 // # Imports
 //
-// Its tests import package tests/fleet, and a JSON Schema library.
+// Its tests import packages tests/fleet and records/postgres/postgrestest, and a
+// JSON Schema library.
 //
 // # Reading order
 //

@@ -29,7 +29,9 @@ type plane struct {
 	t        testing.TB
 	dir      string
 	store    string // its DSN
+	environ  []string
 	extra    string // of every node's dataflows section, two spaces deep
+	datasets string // more of them, four spaces deep
 	takeover string // of every node's takeover section
 	from     *source
 	sink     *sink
@@ -89,10 +91,10 @@ dataflows:
     - {id: asset, http: {url: %q}}
     - {id: file, file: {root: in, path: file.bin}}
     - {id: gone, file: {root: in, path: gone.bin}}
-  sinks: {http: [%q]}
+%s  sinks: {http: [%q]}
 %s`, p.store, p.takeover, token, p.control.url, controlToken,
 		filepath.Join(p.dir, "in"), filepath.Join(p.dir, "out"), filepath.Join(p.dir, "own"), filepath.Join(p.dir, "inbox"),
-		p.from.url, p.sink.url, p.extra)
+		p.from.url, p.datasets, p.sink.url, p.extra)
 }
 
 // start starts nodes and waits until they serve.
@@ -118,7 +120,7 @@ func (p *plane) launch(slot string) *node {
 	program := func(ctx context.Context, s fleet.Spec) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, binary, "serve", "--config", file, "--slot", s.Slot)
 		cmd.Dir = p.dir
-		cmd.Env = []string{"HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}
+		cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}, p.environ...)
 		return cmd
 	}
 	n := &node{Node: fleet.Launch(p.t, program, fleet.Spec{Slot: slot}), t: p.t}
