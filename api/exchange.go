@@ -106,6 +106,7 @@ type run struct {
 	fault     *fault            // why there is no response, or not all of it
 	committed *records.Response // the handler has finalized the record itself, with this
 	told      *records.Response // what its client is told then, unless the handler answers
+	doubtful  bool              // else: the handler may have finalized it, with something
 	result    *records.Response // what is or would be stored; nil: nothing came of it
 	finished  bool              // complete was reached
 }
@@ -206,6 +207,10 @@ func (u *run) judge() takeover.Completion {
 	route, c := u.x.e.route, u.capture
 	if u.committed != nil {
 		return takeover.Completion{Kind: takeover.Committed, Response: *u.committed}
+	}
+	if u.doubtful {
+		u.fault = &fault{code: codeExecutionFailed, reason: "commit in doubt"}
+		return takeover.Completion{Reason: u.fault.reason}
 	}
 	if u.fault == nil && !c.complete() {
 		u.fault = &fault{abort: true, code: codeExecutionFailed, reason: "response shorter than its Content-Length"}

@@ -66,6 +66,14 @@ func (e *Execution) Committed(o records.Outcome, r records.Response) {
 	e.run.committed, e.run.told = &o.Response, &told
 }
 
+// Doubtful implements [records.Execution]: what the handler answers is not what a
+// duplicate is told, so nobody is told it.
+func (e *Execution) Doubtful() {
+	e.run.mu.Lock()
+	defer e.run.mu.Unlock()
+	e.run.doubtful = true
+}
+
 // unframed is a response's header without what says how its bytes are framed.
 func unframed(r records.Response) http.Header {
 	h := make(http.Header, len(r.Headers))

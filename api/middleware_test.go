@@ -96,6 +96,7 @@ func TestMiddleware(t *testing.T) {
 		l.want(t, 1)
 	})
 	t.Run("HandlerMayCommitItself", func(t *testing.T) { t.Parallel(); commits(t) })
+	t.Run("AHandlersDoubtIsNoAnswer", func(t *testing.T) { t.Parallel(); doubts(t) })
 	t.Run("RefusesAnOperationTwice", func(t *testing.T) {
 		t.Parallel()
 		a, err := api.New(api.Config{Coordinator: fleet()[0]})
@@ -201,6 +202,48 @@ func commits(t *testing.T) {
 		}
 		if o, _ := committed.Load(name); o.(records.Outcome).Retention != 24*time.Hour {
 			t.Errorf("outcome = %+v", o)
+		}
+		l.want(t, 1)
+	}
+}
+
+// doubts: whether the handler's own transaction has stored a response only the
+// record can tell, so what the handler then writes is nobody's answer.
+func doubts(t *testing.T) {
+	store := openStore(t.TempDir() + "/probate.db")
+	n := startNode("alone", store)
+	t.Cleanup(n.close)
+	for name, landed := range map[string]bool{"ItLanded": true, "ItDidNot": false} {
+		l := &ledger{answer: func(w http.ResponseWriter, r *http.Request) {
+			e, _ := api.ExecutionFrom(r.Context())
+			claim := e.Claim()
+			o := e.Outcome(records.Response{Status: 201, Body: []byte("paid")})
+			if landed {
+				if err := store.Finalize(r.Context(), claim.Record.ID, claim.Record.Fence(), o); err != nil {
+					t.Error(err)
+				}
+			}
+			e.Doubtful()
+			http.Error(w, "not enough money", http.StatusConflict)
+		}}
+		r := payments(t)
+		r.Operation += name
+		r.Reconciler = takeover.Reexecute
+		url := middleware.open(t, r, l, n)[0]
+		first := send(t, url, request{key: name})
+		if !landed {
+			if first.status == http.StatusConflict || first.body == "not enough money" {
+				t.Errorf("the client is told %d %s", first.status, first.body)
+			}
+			if again := send(t, url, request{key: name}); again.status == http.StatusConflict {
+				t.Errorf("a duplicate is told %d %s", again.status, again.body)
+			}
+			l.want(t, 2) // nothing was done, and the key was free again
+			continue
+		}
+		replay := send(t, url, request{key: name}).want(t, 201, "Idempotent-Replayed: true")
+		if first.want(t, 201).body != "paid" || replay.body != "paid" {
+			t.Errorf("bodies = %q, %q", first.body, replay.body)
 		}
 		l.want(t, 1)
 	}

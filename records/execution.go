@@ -13,6 +13,10 @@ type Execution interface {
 	// Committed says that the work's transaction has stored o, the outcome of
 	// r: nobody else is to store anything.
 	Committed(o Outcome, r Response)
+	// Doubtful says that an outcome may have been stored of which the work
+	// cannot say what it is: the reply to a commit was lost, or something stood
+	// there already. Unless Committed is said, too, only the record can tell.
+	Doubtful()
 }
 
 type executionKey struct{}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,8 +58,9 @@ type Join struct {
 // must not end the transaction. While it runs nothing is locked for it.
 //
 // If the reply to the commit is lost, the record tells whether it landed; while
-// it cannot be read the error is records.ErrUnavailable, and the reconciler
-// finds out. Called again after it landed it changes nothing and returns nil.
+// it cannot be read the error is records.ErrUnavailable, the handler's own answer
+// does not count, and the node finds out. Called again after it landed it
+// changes nothing and returns nil: what counts is what the first call stored.
 func (j *Join) FinalizeTx(ctx context.Context, work func(ctx context.Context, tx *sqlx.Tx) (records.Response, error)) error {
 	e, ok := records.ExecutionFrom(ctx)
 	if !ok {
@@ -67,26 +69,49 @@ func (j *Join) FinalizeTx(ctx context.Context, work func(ctx context.Context, tx
 	id, f := e.Holds()
 	var answer records.Response
 	var outcome records.Outcome
-	err := j.FinalizeAs(ctx, id, f, func(ctx context.Context, tx *sqlx.Tx) (_ records.Outcome, err error) {
+	end, err := j.finalize(ctx, id, f, func(ctx context.Context, tx *sqlx.Tx) (_ records.Outcome, err error) {
 		if answer, err = work(ctx, tx); err == nil {
 			outcome = e.Outcome(answer)
 		}
 		return outcome, err
 	})
-	if err == nil {
+	switch end {
+	case joinCommitted:
 		e.Committed(outcome, answer)
+	case joinStood, joinDoubtful:
+		e.Doubtful()
+	case joinRolledBack:
 	}
 	return err
 }
+
+// joinEnd is how a join's transaction ended.
+type joinEnd int
+
+const (
+	joinRolledBack joinEnd = iota
+	joinCommitted
+	joinStood    // rolled back: an earlier one had landed, with whatever it said
+	joinDoubtful // the reply to the commit was lost, and the record cannot be read
+)
 
 // FinalizeAs is FinalizeTx for work that knows its claim, such as one that runs
 // under no middleware.
 func (j *Join) FinalizeAs(ctx context.Context, id records.ID, f records.Fence,
 	work func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error),
 ) error {
+	_, err := j.finalize(ctx, id, f, work)
+	return err
+}
+
+// finalize runs the transaction. The error is nil if the record is finalized
+// under the fence, by this call or an earlier one.
+func (j *Join) finalize(ctx context.Context, id records.ID, f records.Fence,
+	work func(ctx context.Context, tx *sqlx.Tx) (records.Outcome, error),
+) (joinEnd, error) {
 	tx, err := j.DB.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return classify(ctx, "begin join", err)
+		return joinRolledBack, classify(ctx, "begin join", err)
 	}
 	committed := false
 	defer func() {
@@ -95,28 +120,30 @@ func (j *Join) FinalizeAs(ctx context.Context, id records.ID, f records.Fence,
 		}
 	}()
 	if err := j.bound(ctx, tx, f); err != nil {
-		return err
+		return joinRolledBack, err
 	}
 	o, err := work(ctx, tx)
 	if err != nil {
-		return err
+		return joinRolledBack, err
 	}
 	if err := o.Validate(); err != nil {
-		return err
+		return joinRolledBack, err
 	}
 	if j.Seal != nil {
 		if o.Response, err = j.Seal(id, f, o.Response); err != nil {
-			return fmt.Errorf("seal response: %w", err)
+			return joinRolledBack, fmt.Errorf("seal response: %w", err)
 		}
 	}
 	w := finalization(id, f, o)
-	if landed, err := j.settle(ctx, tx, w); landed || err != nil {
-		return err
+	if landed, err := j.settle(ctx, tx, w); err != nil {
+		return joinRolledBack, err
+	} else if landed {
+		return joinStood, nil
 	}
 	err = tx.Commit()
 	committed = err == nil
 	if err == nil {
-		return nil
+		return joinCommitted, nil
 	}
 	return j.doubt(ctx, w, classify(ctx, "commit join", err))
 }
@@ -168,15 +195,15 @@ func (j *Join) settle(ctx context.Context, tx *sqlx.Tx, w settlement) (landed bo
 
 // doubt finds out about a commit whose reply said nothing good. If the record
 // is not finalized the transaction may still be on its way, so the error stays.
-func (j *Join) doubt(ctx context.Context, w settlement, lost error) error {
+func (j *Join) doubt(ctx context.Context, w settlement, lost error) (joinEnd, error) {
 	if !errors.Is(lost, records.ErrUnavailable) {
-		return lost // the server said no
+		return joinRolledBack, lost // the server said no
 	}
 	held, err := j.Store.Load(context.WithoutCancel(ctx), w.id)
 	if err == nil && held.Record.Fence() == w.fence && held.Record.State == records.Finalized {
-		return nil
+		return joinCommitted, nil
 	}
-	return lost
+	return joinDoubtful, lost
 }
 
 // inline puts the arguments into a statement's text. On a caller's pool, which
@@ -185,7 +212,7 @@ func (j *Join) doubt(ctx context.Context, w settlement, lost error) error {
 // in: bytes in hexadecimal, numbers, and names of ours.
 func inline(text string, args ...any) string {
 	pairs := make([]string, 0, 2*len(args))
-	for i, a := range args {
+	for i, a := range slices.Backward(args) { // $10 before $1, which begins it
 		pairs = append(pairs, "$"+strconv.Itoa(i+1), literal(a))
 	}
 	return strings.NewReplacer(pairs...).Replace(text)

@@ -236,8 +236,39 @@ func TestFinalizeTx(t *testing.T) {
 		if got := a.record(e.record.ID).Response; len(got.Headers) != 0 || string(got.Body) != "paid" || count() != 1 {
 			t.Errorf("response = %+v", got)
 		}
-		if len(e.told) != 1 || len(e.told[0].Headers) != 1 {
-			t.Errorf("told %+v", e.told)
+		if len(e.told) != 1 || len(e.told[0].Headers) != 1 || e.doubts != 0 {
+			t.Errorf("told %+v, %d doubts", e.told, e.doubts)
+		}
+	})
+
+	t.Run("AnAnswerThatWasRolledBackIsToldToNobody", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t)
+		e, join := &execution{record: a.claim(a.boot().ID, "k")}, a.join()
+		for _, body := range []string{"first", "second"} {
+			a.check(join.FinalizeTx(records.WithExecution(t.Context(), e), func(context.Context, *sqlx.Tx) (records.Response, error) {
+				return records.Response{Status: 200, Body: []byte(body)}, nil
+			}))
+		}
+		if len(e.told) != 1 || string(e.told[0].Body) != "first" || e.doubts != 1 {
+			t.Errorf("told %+v, %d doubts", e.told, e.doubts)
+		}
+	})
+
+	t.Run("ACommitOfWhichNobodyHeardIsDoubtful", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t)
+		e := &execution{record: a.claim(a.boot().ID, "k")}
+		away, err := postgres.Open(t.Context(), postgres.Config{DSN: a.dsn, Cluster: "test"})
+		a.check(err)
+		k := newLink(t, postgrestest.Shared(t).Addr())
+		join := &postgres.Join{Store: away, DB: sqlx.NewDb(postgrestest.Open(t, k.through(a.dsn)), "postgres")}
+		err = join.FinalizeTx(records.WithExecution(t.Context(), e), func(context.Context, *sqlx.Tx) (records.Response, error) {
+			k.loseAnswers(1, 1) // the finalize gets its answer, the commit does not
+			return records.Response{Status: 200, Body: []byte("paid")}, away.Close()
+		})
+		if !errors.Is(err, records.ErrUnavailable) || len(e.told) != 0 || e.doubts != 1 {
+			t.Errorf("error %v, told %+v, %d doubts", err, e.told, e.doubts)
 		}
 	})
 }
@@ -246,6 +277,7 @@ func TestFinalizeTx(t *testing.T) {
 type execution struct {
 	record records.Record
 	told   []records.Response
+	doubts int
 }
 
 // Holds implements [records.Execution], as all below.
@@ -259,6 +291,9 @@ func (e *execution) Outcome(r records.Response) records.Outcome {
 
 // Committed notes what it is told.
 func (e *execution) Committed(_ records.Outcome, r records.Response) { e.told = append(e.told, r) }
+
+// Doubtful counts.
+func (e *execution) Doubtful() { e.doubts++ }
 
 // TestFinalizeTx_Costs counts round trips: a join costs its caller one
 // statement, or two where its sessions do not limit their idling.
