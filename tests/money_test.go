@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,11 +170,12 @@ func TestMoney(t *testing.T) {
 	}
 	fleet.Await(t, "all know each other", attested)
 
-	ctx, stop := context.WithCancel(t.Context())
+	var over atomic.Bool
+	defer over.Store(true) // also when a fault ends the test before its time
 	var clients sync.WaitGroup
 	for c := range 3 {
 		clients.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+			for n := 0; !over.Load(); n++ {
 				from := 3 + rand.IntN(8)
 				to := 3 + (from-3+1+rand.IntN(7))%8
 				b.insist(fmt.Sprintf("client-%d-%d", c, n), fmt.Sprintf(`{"from": %d, "to": %d, "amount": 1}`, from, to))
@@ -188,6 +190,15 @@ func TestMoney(t *testing.T) {
 	back := func(l *teller) func() bool {
 		return func() bool {
 			return b.count(`SELECT count(*) FROM probate.executors WHERE slot = $1 AND state = 'active' AND attested_at IS NOT NULL`, l.slot) == 1
+		}
+	}
+
+	// Nothing is paid to nobody.
+	for key, body := range map[string]string{"to-nobody": `{"from": 2, "to": 99, "amount": 7}`, "from-nobody": `{"from": 99, "to": 2, "amount": 7}`} {
+		for range 2 { // which is an answer, and stays one
+			if status, text := b.ask(b.tells[0], key, body); status != http.StatusConflict || text != "no such account\n" {
+				t.Errorf("%s: %d %s", key, status, text)
+			}
 		}
 	}
 
@@ -215,7 +226,7 @@ func TestMoney(t *testing.T) {
 	parted.link.Heal()
 	fleet.Await(t, "the parted one is back", back(parted))
 
-	stop()
+	over.Store(true)
 	clients.Wait()
 	for key := range b.moved {
 		if !strings.HasPrefix(key, "client-") {

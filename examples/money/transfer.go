@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,10 @@ type order struct {
 	Amount int64 `json:"amount"`
 }
 
-var errPoor = errors.New("not enough money")
+var (
+	errPoor   = errors.New("not enough money")
+	errNobody = errors.New("no such account")
+)
 
 // transfer moves money: the transaction that moves it stores the answer, too.
 // An error leaves nothing behind, and is answered as it would be anywhere.
@@ -49,7 +53,7 @@ func (b *bank) transfer(w http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case err == nil: // the client gets that response
-	case errors.Is(err, errPoor):
+	case errors.Is(err, errPoor), errors.Is(err, errNobody):
 		http.Error(w, err.Error(), http.StatusConflict) // which is an answer, and stored
 	default:
 		http.Error(w, "not now", http.StatusInternalServerError) // the node finds out
@@ -59,21 +63,30 @@ func (b *bank) transfer(w http.ResponseWriter, r *http.Request) {
 // move is a transfer as one would write it without Probate. It locks accounts
 // in order, so that two transfers do not wait for each other.
 func move(ctx context.Context, tx *sqlx.Tx, o order) (number int64, err error) {
-	var balance int64
 	if _, err := tx.ExecContext(ctx, `SELECT FROM accounts WHERE id IN ($1, $2) ORDER BY id FOR UPDATE`, o.From, o.To); err != nil {
 		return 0, err
 	}
-	if err := tx.GetContext(ctx, &balance, `UPDATE accounts SET balance = balance - $2 WHERE id = $1 RETURNING balance`, o.From, o.Amount); err != nil {
+	balance, err := add(ctx, tx, o.From, -o.Amount)
+	if err != nil {
 		return 0, err
 	}
 	if balance < 0 {
 		return 0, errPoor
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE accounts SET balance = balance + $2 WHERE id = $1`, o.To, o.Amount); err != nil {
+	if _, err := add(ctx, tx, o.To, o.Amount); err != nil {
 		return 0, err
 	}
 	err = tx.GetContext(ctx, &number, `INSERT INTO transfers (from_account, to_account, amount) VALUES ($1, $2, $3) RETURNING number`, o.From, o.To, o.Amount)
 	return number, err
+}
+
+// add changes an account that there is.
+func add(ctx context.Context, tx *sqlx.Tx, account, amount int64) (balance int64, err error) {
+	err = tx.GetContext(ctx, &balance, `UPDATE accounts SET balance = balance + $2 WHERE id = $1 RETURNING balance`, account, amount)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, errNobody
+	}
+	return balance, err
 }
 
 // prepare makes ten accounts with 1,000 each. Processes that start at once wait
