@@ -194,6 +194,7 @@ type FlowMove struct {
 	Version int64 // without a fence
 
 	To     FlowState
+	Moves  bool // from here on a record of it is in progress while it runs
 	Begin  bool // an execution begins: it is counted, and its executor and epoch are noted
 	Reason string
 

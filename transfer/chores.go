@@ -11,9 +11,8 @@ import (
 )
 
 // Run does what nobody waits for until ctx ends: it writes progress, delivers
-// callbacks, looks for flows that nobody runs, and forgets old ones. It returns
-// once nothing of this plane is left running; the coordinator must have ended
-// before, or end by itself.
+// callbacks, looks for flows that nobody runs, and forgets old ones. It should
+// outlive the coordinator's Run, whose work tells its progress here.
 func (p *Plane) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
 	chores.Go(func() { p.ledger.keep(ctx) })
@@ -22,9 +21,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	chores.Go(func() { p.every(ctx, p.config.StrayEvery, p.gather) })
 	chores.Go(func() { p.every(ctx, purgeEvery, p.purge) })
 	<-ctx.Done()
-	p.stop(context.Cause(ctx))
 	chores.Wait()
-	p.wg.Wait()
 	return nil
 }
 

@@ -145,7 +145,7 @@ func (c Config) withDefaults() Config {
 	c.ControlPlane = strings.TrimSuffix(c.ControlPlane, "/")
 	if c.Client == nil {
 		c.Client = &http.Client{
-			Transport:     move.NewTransport(nil),
+			Transport:     move.NewTransport(new(Catalogue).dialable),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}

@@ -219,10 +219,8 @@ func (p *Plane) launch(ctx context.Context, id string, replayed bool) (*answer, 
 	}
 	a := &answer{status: http.StatusOK, flow: held.Flow, replayed: replayed}
 	if held.Flow.State == records.FlowStarting || p.config.Async && !replayed {
-		a.status = http.StatusAccepted
-		if held.Flow.State == records.FlowStarted { // it was quick; the callback says so
-			a.flow.State = records.FlowStarting
-		}
+		// However quick it was: the callbacks tell the rest.
+		a.status, a.flow.State, a.flow.Reason = http.StatusAccepted, records.FlowStarting, ""
 	}
 	return a, nil
 }
@@ -255,22 +253,29 @@ func (p *Plane) startPrepared(ctx context.Context, f records.Flow, known Task, m
 		return nil, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot be started")
 	}
 	known.Start = &m
-	raw, err := known.bytes()
-	if err != nil {
-		return nil, err
-	}
 	if err := p.possible(known); err != nil {
 		return nil, &invalid{[]error{err}}
 	}
-	move := records.FlowMove{ID: f.ID, Attempt: records.NewToken(), Version: f.Version, To: records.FlowStarted, Message: raw, ReplyTo: m.CallbackAddress}
+	move := records.FlowMove{ID: f.ID, Attempt: records.NewToken(), Version: f.Version, To: records.FlowStarted, ReplyTo: m.CallbackAddress}
 	a := &answer{status: http.StatusOK}
+	var err error
 	if m.direction() == Pull {
 		if a.address, move.Tokens, err = p.issue(f.ID, m.Profile, nil); err != nil {
 			return nil, err
 		}
+	} else if err = p.admit(); err != nil {
+		return nil, err
+	} else if move.To, move.Moves, move.Tokens = p.runningState(), true, []byte{}; p.config.Ends.Bound(known) {
+		known.Slot = p.config.Slot
+	}
+	if move.Message, err = known.bytes(); err != nil {
+		return nil, err
 	}
 	if a.flow, err = p.store.MoveFlow(ctx, move); err != nil {
 		return nil, err
+	}
+	if move.Moves {
+		return p.launch(ctx, f.ID, false)
 	}
 	return a, nil
 }

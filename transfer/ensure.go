@@ -72,10 +72,10 @@ func (p *Plane) enlist(ctx context.Context, f records.Flow, wait time.Duration) 
 		Key: keyOf(f.ID), Operation: operation, Resource: f.Dataset, Fingerprint: f.Fingerprint, Stored: f.Message,
 		Wait: wait, Terms: p.terms(),
 	}
-	p.wg.Go(func() {
+	go func() { // it is waited for on every way out of here
 		defer close(asked)
 		answer, err = p.config.Coordinator.Do(ctx, req, func(ctx context.Context) takeover.Completion { return p.work(ctx, f.ID, once) })
-	})
+	}()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for waiting := true; waiting; {

@@ -30,10 +30,6 @@ type Plane struct {
 	leaving bool
 	streams map[string]map[*stream]struct{} // open reads and writes of consumers and providers, by flow
 	solo    int                             // fire-and-forget transfers under way
-
-	ctx  context.Context // ends when Run does
-	stop context.CancelCauseFunc
-	wg   sync.WaitGroup // whoever asks the coordinator
 }
 
 // errLeaving is the cause of work that ended because this node leaves: another
@@ -56,7 +52,6 @@ func New(config Config) (*Plane, error) {
 		runs: map[string]*run{}, streams: map[string]map[*stream]struct{}{},
 	}
 	p.ledger = newLedger(p.store, config.NoteEvery, p.log)
-	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p, nil
 }
 
@@ -97,23 +92,27 @@ func (p *Plane) Internal() http.Handler {
 	return r
 }
 
-// Recover is what to do with an interrupted copy that no client asks for: go
-// on. It is a takeover.Config's.
+// Recover is what a sweep is to do with an interrupted copy. It is a
+// takeover.Config's. Those of the dead are left to [Plane.Run], which takes them
+// over like a start that is repeated: a sweep has few places, and copies are
+// long. What this executor claimed without knowing is let go of, to be found
+// there.
 func (p *Plane) Recover(r records.Record) (takeover.Terms, takeover.Work, bool) {
-	if r.Realm != realm || r.Operation != operation {
+	if r.Realm != realm || r.Operation != operation || r.Executor != p.config.Peers.Self() {
 		return takeover.Terms{}, nil, false
 	}
-	t, err := taskOf(r.Request)
-	if err != nil || !p.reaches(t) || p.left() {
-		return takeover.Terms{}, nil, false
-	}
-	return p.terms(), func(ctx context.Context) takeover.Completion { return p.work(ctx, r.Key, func() {}) }, true
+	return p.terms(), func(context.Context) takeover.Completion { return interrupted("claimed without knowing") }, true
 }
 
 // terms: whatever was interrupted can be done again, so nobody needs to find
-// out what became of it.
+// out what became of it. A flow is remembered for longer than its record, which
+// would otherwise answer for another flow of the same id.
 func (p *Plane) terms() takeover.Terms {
-	return takeover.Terms{WorkTimeout: p.config.WorkTimeout, Reconciler: again{}}
+	return takeover.Terms{
+		Retention:        min(takeover.DefaultRetention, p.config.Retention/2),
+		UnknownRetention: min(takeover.DefaultUnknownRetention, p.config.Retention/2),
+		WorkTimeout:      p.config.WorkTimeout, Reconciler: again{},
+	}
 }
 
 // again is the reconciler of work that can be repeated: what a sink shows is

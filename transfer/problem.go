@@ -46,7 +46,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, takeover.ErrNotServing):
 		return busy(http.StatusServiceUnavailable, "not_serving", "this node takes nothing on now; ask another", time.Second)
 	case errors.Is(err, records.ErrUnavailable):
-		return busy(http.StatusServiceUnavailable, "store_unavailable", "the store cannot be reached; nothing was begun for this request", time.Second)
+		return busy(http.StatusServiceUnavailable, "store_unavailable", "the store cannot be reached; send the same request again", time.Second)
 	case errors.Is(err, records.ErrFenced):
 		return busy(http.StatusConflict, "flow_changed", "the data flow has changed meanwhile; read its status", time.Second)
 	}

@@ -110,7 +110,7 @@ func moveArguments(m records.FlowMove) (text string, args []any) {
 	if p := m.Progress; p != nil {
 		args[11], args[12], args[13], args[14] = p.Bytes, p.Total, p.SHA256, p.Checkpoint
 	}
-	args = append(args, callbackArguments(m.Callback)...)
+	args = append(append(args, callbackArguments(m.Callback)...), m.Moves)
 	if m.Fence == (records.Fence{}) {
 		return moveIdleFlow, append(args, m.Version)
 	}

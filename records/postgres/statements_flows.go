@@ -75,10 +75,11 @@ SELECT r.id
 // $2 executor and $3 epoch, with $8; $4 state, $5 the states it may come from,
 // $6 attempt, $7 reason, $8 whether an execution begins, $9 message, $10 reply
 // to, $11 tokens, $12 bytes, $13 total, $14 sha256, $15 checkpoint, where null
-// leaves what was; $16 event or null, $17 its url, $18 its body.
+// leaves what was; $16 event or null, $17 its url, $18 its body; $19 whether a
+// record moves its bytes from here on.
 const movedFlow = `
 UPDATE probate.flows f
-   SET state = $4::text, version = f.version + 1, attempt = $6::bytea,
+   SET state = $4::text, version = f.version + 1, attempt = $6::bytea, moves = f.moves OR $19::boolean,
        wanted = CASE WHEN $8::boolean THEN f.wanted ELSE '' END,
        reason = CASE WHEN $8::boolean THEN f.reason ELSE $7::text END,
        attempts = f.attempts + CASE WHEN $8::boolean THEN 1 ELSE 0 END,
@@ -115,11 +116,11 @@ SELECT` + allFlowColumns + `
   FROM f`
 
 // moveIdleFlow is a move of a flow whose record nobody has in progress, and
-// which stands at version $19.
+// which stands at version $20.
 const moveIdleFlow = `
 WITH f AS (` + movedFlow + `
  WHERE f.id = $1::text
-   AND f.version = $19::bigint
+   AND f.version = $20::bigint
    AND f.state = ANY ($5::text[])
    AND NOT EXISTS (SELECT 1 FROM probate.records r
                     WHERE r.id = f.record_id AND r.state IS NOT DISTINCT FROM 'in_progress' OFFSET 0)

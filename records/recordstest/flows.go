@@ -218,11 +218,12 @@ var moveFlowRules = []flowRule{
 	}},
 	{"MovesByItsVersionWhileNobodyHasTheRecord", func(f flowFixture) {
 		n := newFlow("f", reservation(records.ExecutorID{1}))
-		n.State = records.FlowPrepared
+		n.State, n.Moves = records.FlowPrepared, false
 		flow := f.makes(n)
 		m := idle(flow, records.FlowStarted)
-		m.Message, m.ReplyTo = []byte("start"), "http://other.example"
+		m.Message, m.ReplyTo, m.Moves = []byte("start"), "http://other.example", true
 		got := f.moves(m)
+		f.equal("moves", got.Moves, true)
 		f.equal("message", got.Message, m.Message)
 		f.equal("reply to", got.ReplyTo, m.ReplyTo)
 		f.equal("progress kept", got.Progress, flow.Progress)

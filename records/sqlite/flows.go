@@ -99,7 +99,7 @@ func moveArguments(now int64, m records.FlowMove) []any {
 	}
 	args := []any{
 		now, m.ID, string(m.To), string(list), nil, m.Attempt[:], records.FlowReason(m.Reason), m.Begin,
-		m.Fence.Executor[:], m.Fence.Epoch, m.Message, nil, m.Tokens, nil, nil, nil, nil,
+		m.Fence.Executor[:], m.Fence.Epoch, m.Message, nil, m.Tokens, nil, nil, nil, nil, m.Moves,
 	}
 	if m.Fence == (records.Fence{}) {
 		args[4] = m.Version

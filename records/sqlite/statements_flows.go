@@ -71,10 +71,11 @@ SELECT 1
 // ?1 clock, ?2 id, ?3 state, ?4 the states it may come from, as a JSON array,
 // ?5 version or null, ?6 attempt, ?7 reason, ?8 whether an execution begins,
 // ?9 its executor, ?10 its epoch, ?11 message, ?12 reply to, ?13 tokens,
-// ?14 bytes, ?15 total, ?16 sha256, ?17 checkpoint, where null leaves what was.
+// ?14 bytes, ?15 total, ?16 sha256, ?17 checkpoint, where null leaves what was;
+// ?18 whether a record moves its bytes from here on.
 const moveFlow = `
 UPDATE flows AS f
-   SET state = ?3, version = f.version + 1, attempt = ?6,
+   SET state = ?3, version = f.version + 1, attempt = ?6, moves = f.moves OR ?18,
        wanted = CASE WHEN ?8 THEN f.wanted ELSE '' END,
        reason = CASE WHEN ?8 THEN f.reason ELSE ?7 END,
        attempts = f.attempts + ?8,

@@ -195,6 +195,11 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST start", body: pull("preparedandstarted"), status: 200, state: "STARTED", address: true, replay: true},
 			{do: "POST prepare", body: message("preparedandstarted", httpPull, map[string]any{"agreementId": "x"}), status: 409, code: "flow_exists"},
 		},
+		"PreparedAndPushed": {
+			{do: "POST prepare", body: prepare("preparedandpushed", httpPush), status: 200, state: "PREPARED", address: true},
+			{do: "POST start", body: file("preparedandpushed"), status: begun, state: started, becomes: "COMPLETED", hears: told + "completed"},
+			{do: "POST start", body: file("preparedandpushed"), status: 200, state: "COMPLETED", replay: true},
+		},
 		"Nothing": {
 			{do: "GET status", status: 404, code: "flow_not_found"},
 			{do: "POST started", body: word1, status: 404, code: "flow_not_found"},
