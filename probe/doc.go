@@ -39,6 +39,6 @@
 //
 // # Reading order
 //
-// verdict.go, message.go, address.go, client.go, classify.go, judge.go,
-// watch.go, links.go, handler.go, answer.go, limits.go, server.go, suspicion.go, confirm.go.
+// verdict.go, message.go, address.go, client.go, transport.go, classify.go,
+// judge.go, watch.go, links.go, handler.go, answer.go, limits.go, server.go, suspicion.go, confirm.go.
 package probe

@@ -47,6 +47,8 @@
 //
 // # Reading order
 //
-// record.go, executor.go, state.go, store.go, event.go, operator.go, headers.go,
-// execution.go, account.go, errors.go.
+// record.go, executor.go, state.go, store.go; event.go and operator.go (the
+// audit, and hands on a stuck key); flow.go (data flows); headers.go,
+// validate.go; execution.go and account.go, which stores and coordinators share;
+// errors.go.
 package records

@@ -40,8 +40,8 @@
 // their scripts. Around it: node.go, coordinator.go (a caller), flight.go (all
 // callers who ask the same), course.go (a flight's way through the protocol),
 // suspect.go (probe, watch, confirm, fence), claim.go (take over), tenure.go
-// (execute, recover, settle), order.go (an operator's question), reconcile.go, query.go,
-// work.go, memory.go (replays). The executor: owner.go
+// (execute, recover, settle), order.go (an operator's question), reconcile.go,
+// query.go, work.go, memory.go (replays). The executor: owner.go
 // (register, beat, leave), boot.go, lease.go, peers.go, running.go, house.go
 // and sweep.go (what nobody waits for). config.go, events.go, waiters.go,
 // definite.go, settle.go, names.go.

@@ -49,10 +49,11 @@
 // # Reading order
 //
 // config.go, store.go, statements.go with statements_executors.go,
-// statements_scans.go and statements_events.go; reserve.go, settle.go and load.go, which are batched;
-// claim.go, scans.go, executors.go, fence.go; events.go, operator.go; jointx.go with statements_join.go, the owner's
-// write in a caller's transaction; reconcile.go with reconcile_text.go, a query
-// on a caller's database; rows.go and arrays.go, the forms on the wire;
-// errors.go; dsn.go and pool.go, how the server is reached; fleet.go and
+// statements_scans.go and statements_events.go; reserve.go, settle.go and
+// load.go, which are batched; claim.go, scans.go, executors.go, fence.go;
+// events.go, operator.go; flows.go with statements_flows.go; jointx.go with
+// statements_join.go, the owner's write in a caller's transaction; reconcile.go
+// with reconcile_text.go, a query on a caller's database; rows.go and arrays.go,
+// the forms on the wire; errors.go; dsn.go and pool.go, how the server is reached; fleet.go and
 // migrate.go, the schema.
 package postgres

@@ -369,7 +369,9 @@ func TestTimeouts(t *testing.T) {
 			})
 		}
 		await(t, "the suspect to be busy", func() bool { return claimed.Load() > 100 || t.Failed() })
-		if _, err := persistent(func() (records.Executor, error) { return other.FenceByOperator(t.Context(), records.Condemnation{Executor: e.ID, Actor: "test", Reason: "test", Force: true}) }, 5); err != nil {
+		if _, err := persistent(func() (records.Executor, error) {
+			return other.FenceByOperator(t.Context(), records.Condemnation{Executor: e.ID, Actor: "test", Reason: "test", Force: true})
+		}, 5); err != nil {
 			t.Errorf("fence: %v", err)
 		}
 		wg.Wait()

@@ -25,6 +25,8 @@ type broken struct {
 	finalize       func(context.Context, *memory, records.ID, records.Fence, records.Outcome) error
 	purge          func(context.Context, *memory, int) (int, error)
 
+	condemn func(context.Context, *memory, records.Condemnation) (records.Executor, error)
+
 	byHand func(context.Context, *memory, records.Intervention, *records.Outcome) (records.Record, error)
 	erase  func(context.Context, *memory, records.Erasure) (records.Erased, error)
 	note   func(context.Context, *memory, []records.Occurrence) error

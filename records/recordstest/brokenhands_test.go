@@ -35,6 +35,13 @@ func (b broken) Note(ctx context.Context, o []records.Occurrence) error {
 	return b.note(ctx, b.memory, o)
 }
 
+func (b broken) FenceByOperator(ctx context.Context, c records.Condemnation) (records.Executor, error) {
+	if b.condemn == nil {
+		return b.memory.FenceByOperator(ctx, c)
+	}
+	return b.condemn(ctx, b.memory, c)
+}
+
 // hand is what an operator does on a memory store.
 func hand(ctx context.Context, s *memory, i records.Intervention, o *records.Outcome) (records.Record, error) {
 	if o == nil {
@@ -94,6 +101,22 @@ var wrongHands = []wrong{
 		"ReleaseByOperator/FreesAnUnknownRecord", "ResolveByOperator/EndsAnUnknownRecordWithTheOutcome",
 		"Erase/LeavesAnEventThatDoesNotSayWhose", "Erase/ThatFindsNothingLeavesOneEventOnItsLastPage",
 	}},
+	{"DoesNotNoteWhyAnOperatorFences", broken{
+		condemn: func(ctx context.Context, s *memory, c records.Condemnation) (records.Executor, error) {
+			if c.Validate() == nil {
+				c.Actor, c.Reason = c.Actor+": "+c.Reason, "by hand"
+			}
+			return s.FenceByOperator(ctx, c)
+		},
+	}, []string{"FenceByOperator/WithForceWhateverThePolicyOrTheBrake", "Events/AFenceByHandLeavesOne"}},
+	{"FencesAtNobodysWord", broken{
+		condemn: func(ctx context.Context, s *memory, c records.Condemnation) (records.Executor, error) {
+			if c.Validate() != nil {
+				c.Actor, c.Reason = "somebody", "somehow"
+			}
+			return s.FenceByOperator(ctx, c)
+		},
+	}, []string{"FenceByOperator/RefusesWhatCannotBeNoted"}},
 	{"NotesARepeatAnew", broken{
 		byHand: func(ctx context.Context, s *memory, i records.Intervention, o *records.Outcome) (records.Record, error) {
 			r, err := hand(ctx, s, i, o)

@@ -28,9 +28,9 @@
 // suite.go (how rules run), fixture.go (what they work with), then one file a
 // subject: register.go, heartbeat.go, fence.go, brake.go, reserve.go,
 // takeover.go, finalize.go, purge.go, list.go, events.go, operator.go, erase.go,
-// input.go, calls.go; race.go, operatorraces.go, invariants.go and cases.go;
-// model.go, modelaudit.go, walk.go and walkoperator.go; fault.go, lostreply.go;
-// bench.go.
+// input.go, calls.go; race.go, operatorraces.go, invariants.go with turmoil.go,
+// and cases.go; model.go, modelaudit.go, walk.go and walkoperator.go; fault.go,
+// lostreply.go; bench.go. flows.go is a suite of its own, about data flows.
 package recordstest
 
 import (

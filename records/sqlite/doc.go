@@ -37,6 +37,6 @@
 // store.go, open.go, migrate.go; write.go (group commit), turn_ofd.go
 // (processes take turns); statements.go, statements_executors.go,
 // statements_events.go; records.go, owned.go, executors.go, fence.go, list.go;
-// events.go, operator.go; rows.go, errors.go,
-// boot_linux.go.
+// events.go, operator.go; flows.go with flowrows.go and statements_flows.go;
+// rows.go, errors.go, boot_linux.go.
 package sqlite
