@@ -101,28 +101,39 @@ func (l *lease) age() time.Duration {
 // start; no longer than patience, unless that is zero. The error is why it will
 // not come.
 func (l *lease) awaitStart(ctx context.Context, patience time.Duration, kick func()) (context.Context, error) {
-	for waited := false; ; waited = true {
-		l.mu.Lock()
-		work, renewed, ended, may := l.ctx, l.renewed, l.ended, l.trust.MayStart(elapsed(l.sent))
-		l.mu.Unlock()
-		switch {
-		case ended != nil:
-			return nil, ended
-		case may && work.Err() == nil:
-			return work, nil
-		}
-		if !waited && patience > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, patience)
-			defer cancel()
-		}
+	work, renewed, err := l.start()
+	if work != nil || err != nil {
+		return work, err
+	}
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	for work == nil && err == nil {
 		kick()
 		select {
 		case <-renewed:
+			work, renewed, err = l.start()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
+	return work, err
+}
+
+// start is the context for work that may begin now; none if it may not, and
+// then what says when to try again, or why that is of no use.
+func (l *lease) start() (work context.Context, renewed <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended != nil {
+		return nil, nil, l.ended
+	}
+	if l.trust.MayStart(elapsed(l.sent)) && l.ctx.Err() == nil {
+		return l.ctx, nil, nil
+	}
+	return nil, l.renewed, nil
 }
 
 // elapsed is the larger of what the monotonic and the wall clock say. A wall
