@@ -49,6 +49,6 @@
 // ends.go (Source, Sink, Part), checkpoint.go, fault.go (every error),
 // job.go (what a caller asks for), copy.go (attempts), pipe.go (one attempt's
 // bytes), watch.go (stalls). The ends: file.go, filesource.go, filesink.go,
-// tempname.go; transport.go, status.go, httpsource.go, httpsink.go; s3.go,
+// tempname.go, writeback_*.go; transport.go, status.go, httpsource.go, httpsink.go; s3.go,
 // s3source.go, s3sink.go, s3part.go.
 package move

@@ -44,7 +44,7 @@ func passes(status int) bool {
 // parseRetryAfter reads Retry-After (RFC 9110 10.2.3), in both its forms.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.Atoi(v); err == nil && s >= 0 && s < 1<<31 {
+	if s, err := strconv.ParseInt(v, 10, 32); err == nil && s >= 0 {
 		return time.Duration(s) * time.Second
 	}
 	if t, err := http.ParseTime(v); err == nil {
