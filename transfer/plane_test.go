@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ func (r *rig) ask(method, path, body string) (status int, state, reason string) 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -207,8 +208,42 @@ func TestCase(t *testing.T) {
 	})
 }
 
+// endless is a source that has always more.
+type endless struct{}
+
+func (endless) Open(context.Context, int64, string) (*move.Body, error) {
+	return &move.Body{ReadCloser: io.NopCloser(zeroes{}), Length: -1}, nil
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		source    move.Source
+		configure func(c *transfer.Config)
+		says      string
+	}{
+		"AnEndlessSourceIsCutOff": {endless{}, func(c *transfer.Config) { c.MaxBytes = 1 << 20 }, "larger than allowed"},
+		"ASourceThatStallsIsGivenUp": {held{nil}, func(c *transfer.Config) {
+			c.StallTimeout, c.Rounds = 20*time.Millisecond, 1
+		}, "stalled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(transfer.Task) (move.Source, error) { return c.source, nil }, c.configure)
+			r.start("f", "d")
+			if reason := r.becomes("f", "TERMINATED"); !strings.Contains(reason, c.says) {
+				t.Errorf("reason = %q, want %q", reason, c.says)
+			}
+			left, err := os.ReadDir(r.dir)
+			if err != nil || len(left) > 0 {
+				t.Errorf("left at the sink: %v, %v", left, err)
+			}
+		})
+	}
 	t.Run("OverThemAStartIsToldToComeAgain", func(t *testing.T) {
 		t.Parallel()
 		release := make(chan struct{})

@@ -177,6 +177,35 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
+// TestDataflows is about what a data plane can be told.
+func TestDataflows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"NeedsTokensBeyondLoopback": {"dataflows: {enabled: true}", `dataflows.tokens: missing: whoever reaches listen ":8080" could have data moved`},
+		"TakesShortTokensForNone":   {"dataflows: {tokens: [short]}", "tokens: one is shorter than 16 bytes"},
+		"ListsWhatItDoesNotKnow":    {"dataflows: {datasets: [{id: a, file: {root: nowhere, path: x}}]}", `datasets: "a": file: there is no root "nowhere"`},
+		"KeepsFilesInTheirRoots":    {"dataflows: {roots: [{name: r, path: /srv}], datasets: [{id: a, file: {root: r, path: ../x}}]}", "leads out of its root"},
+		"WantsOneKindOfEnd":         {"dataflows: {datasets: [{id: a}]}", "want one of http, file and s3"},
+		"ReceivesOnlyWhereItWrites": {"dataflows: {roots: [{name: r, path: /srv}], receive_in: r}", `receive_in: "r" is not the name of a root with write`},
+		"KnowsTwoAnswers":           {"dataflows: {answer: maybe}", `dataflows.answer: "maybe" is neither sync nor async`},
+		"RegistersUnderAName":       {"dataflows: {registration: {url: http://cp}}", "dataflows.registration: wants id and profiles"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := faultsIn(t, c.text, nil, nil)
+			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, c.want) }) {
+				t.Errorf("faults %q, want %q", got, c.want)
+			}
+		})
+	}
+	t.Run("NeedsNoneOnLoopback", func(t *testing.T) {
+		t.Parallel()
+		if got := faultsIn(t, "listen: 127.0.0.1:0\ndataflows: {enabled: true}", nil, nil); len(got) > 0 {
+			t.Errorf("faults: %q", got)
+		}
+	})
+}
+
 // TestExample keeps the example configuration complete and true.
 func TestExample(t *testing.T) {
 	t.Parallel()
