@@ -155,7 +155,7 @@ func TestCompletion(t *testing.T) {
 	t.Run("KnowsCommandsFlagsAndTheirValues", func(t *testing.T) {
 		t.Parallel()
 		for line, want := range map[string]string{
-			"":                          "bench completion demo doctor executors fleet migrate operators probe purge records seal serve version",
+			"":                          "bench completion demo doctor executors fleet flows migrate operators probe purge records seal serve version",
 			"rec":                       "records",
 			"records ":                  "erase list reconcile release resolve show",
 			"operators token a --role ": "operate read",

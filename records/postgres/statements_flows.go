@@ -29,8 +29,9 @@ WITH f AS (
 INSERT INTO probate.flows
        (id, record_id, fingerprint, moves, state, version, attempt, profile, dataset,
         message, reply_to, tokens, created_at, updated_at)
-VALUES ($1::text, $2::bytea, $3::bytea, $4::boolean, $5::text, 1, $6::bytea, $7::text, $8::text,
-        $9::bytea, $10::text, $11::bytea, clock_timestamp(), clock_timestamp())
+SELECT $1::text, $2::bytea, $3::bytea, $4::boolean, $5::text, 1, $6::bytea, $7::text, $8::text,
+       $9::bytea, $10::text, $11::bytea, c.now, c.now
+  FROM (SELECT clock_timestamp() AS now) c
     ON CONFLICT (id) DO NOTHING
 RETURNING *
 ), told AS (
