@@ -145,7 +145,13 @@ func (q *Query) Ask(ctx context.Context, r records.Record, previous records.Exec
 		return records.Account{}, fmt.Errorf("reconcile query: %w", err)
 	}
 	var rows []answerRow
-	err := q.read(ctx, q.arguments(r, previous), 2, func(found *sqlx.Rows) error { return sqlx.StructScan(found, &rows) })
+	err := q.read(ctx, q.arguments(r, previous), 2, func(found *sqlx.Rows) error {
+		err := sqlx.StructScan(found, &rows)
+		if _, server := errors.AsType[*pq.Error](err); err != nil && !server && faultOf(err) == faultInternal {
+			return errMistyped // the error quotes the value
+		}
+		return err
+	})
 	switch {
 	case err != nil:
 		return records.Account{}, fmt.Errorf("reconcile query: %w", err)
@@ -161,6 +167,8 @@ func (q *Query) Ask(ctx context.Context, r records.Record, previous records.Exec
 	return a, err
 }
 
+var errMistyped = errors.New("a column is not of its type: status is a number, the others are text")
+
 func (q *Query) arguments(r records.Record, previous records.ExecutorID) []any {
 	values := map[string]any{
 		"operation_ref": r.ID.String(), "operation": r.Operation, "resource": r.Resource, "realm": r.Realm, "key": r.Key,
@@ -173,14 +181,16 @@ func (q *Query) arguments(r records.Record, previous records.ExecutorID) []any {
 	return args
 }
 
-// check has the server plan the text, and looks at its columns, once.
+// check has the server plan the text, and looks at its columns, once. All
+// parameters are null: the planner works out what it can, and an empty key might
+// be no number.
 func (q *Query) check(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.checked {
 		return nil
 	}
-	err := q.read(ctx, q.arguments(records.Record{}, records.ExecutorID{}), 0, func(rows *sqlx.Rows) error {
+	err := q.read(ctx, make([]any, len(q.names)), 0, func(rows *sqlx.Rows) error {
 		columns, err := rows.Columns()
 		if err != nil {
 			return err
@@ -216,13 +226,37 @@ func (q *Query) read(ctx context.Context, args []any, limit int, rows func(*sqlx
 	return refused(ctx, "read answer", rows(found))
 }
 
+// quoting is an error whose message may quote what was asked about, and so a
+// key. What is told of it is only its kind.
+type quoting struct{ server *pq.Error }
+
+// Error names the kind.
+func (e quoting) Error() string {
+	return fmt.Sprintf("%s (%s)", strings.ReplaceAll(e.server.Code.Name(), "_", " "), e.server.Code)
+}
+
+// Unwrap is the server's error.
+func (e quoting) Unwrap() error { return e.server }
+
+// discreet is an error that quotes no argument. Of the text, and of the server's
+// own state, a server speaks in words that are worth having (SQLSTATE classes,
+// PostgreSQL manual, appendix A).
+func discreet(err error) error {
+	server, ok := errors.AsType[*pq.Error](err)
+	of := func(class string) bool { return strings.HasPrefix(string(server.Code), class) }
+	if !ok || slices.ContainsFunc([]string{"08", "0A", "25", "40", "42", "53", "54", "55", "57", "58"}, of) {
+		return err
+	}
+	return quoting{server}
+}
+
 // refused is classify for a transaction that can only read: where a store
 // would look for another server, here the text is to blame.
 func refused(ctx context.Context, verb string, err error) error {
 	if err != nil && faultOf(err) == faultReadOnly {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
-	return classify(ctx, verb, err)
+	return classify(ctx, verb, discreet(err))
 }
 
 // answerRow is a row of an answer. What a query leaves out is null.

@@ -116,6 +116,26 @@ func TestQuery(t *testing.T) {
 		}
 	})
 
+	// Errors are logged and noted in the audit, and keys never are.
+	t.Run("AnErrorQuotesNoKey", func(t *testing.T) {
+		t.Parallel()
+		for _, text := range []string{
+			`SELECT 'pending' AS finding WHERE :key::uuid IS NOT NULL`,
+			`SELECT 'pending' AS finding, :key::bigint::text AS reason`,
+			`SELECT 'applied' AS finding, :key AS status`,
+			`SELECT 'pending' AS finding FROM query_to_xml('SELECT ' || quote_literal(:key) || '::int', true, false, '')`,
+		} {
+			q, err := openQuery(t, dsn, text)
+			if err != nil {
+				t.Fatalf("%s: %v", text, err) // a key that is a number or a uuid is right
+			}
+			got, err := q.Ask(t.Context(), records.Record{Key: "hunter2"}, previous)
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: found %+v, %v", text, got, err)
+			}
+		}
+	})
+
 	t.Run("WhatNoDatabaseCanHoldIsUndecidable", func(t *testing.T) {
 		t.Parallel()
 		q, err := openQuery(t, dsn, `SELECT 'applied' AS finding, 201 AS status WHERE :key = 'x'`)
