@@ -126,6 +126,7 @@ func TestReadme(t *testing.T) {
 			"Behind a balancer: haproxy", "Behind a balancer: nginx", "Behind a balancer: yaml",
 			"Migrations: sh", "Health: console",
 			"When a key is stuck: sh", "When a key is stuck: sh", "When a key is stuck: sh", "When a key is stuck: sh",
+			"Moving data: yaml", "Moving data: json", "Moving data: console",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("blocks: %q\nwant:   %q", got, want)
@@ -151,6 +152,10 @@ func TestReadme(t *testing.T) {
 	t.Run("TellsASession", func(t *testing.T) {
 		t.Parallel()
 		r.runSession(t)
+	})
+	t.Run("MovesData", func(t *testing.T) {
+		t.Parallel()
+		r.moveData(t, binary)
 	})
 	t.Run("PutsAHandlerUnderTheNodeInTenLines", func(t *testing.T) {
 		t.Parallel()
@@ -323,7 +328,7 @@ func (r readme) checkNames(t *testing.T, binary string) {
 func flags(t *testing.T, binary string) []string {
 	t.Helper()
 	var found []string
-	for _, command := range []string{"serve", "records list", "records resolve", "records erase", "executors fence", "operators token", "probe"} {
+	for _, command := range []string{"serve", "records list", "records resolve", "records erase", "executors fence", "operators token", "probe", "demo"} {
 		help, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(command), "--help")...).Output()
 		if err != nil {
 			t.Fatalf("%s --help: %v", command, err)
