@@ -55,7 +55,7 @@ func (p *Plane) gather(ctx context.Context) {
 			if errors.As(p.admit(), new(*problem)) {
 				return // others may have a place
 			}
-			if p.running(f.ID) != nil {
+			if p.running(f.ID) != nil || !p.knows(f) {
 				continue
 			}
 			if _, err := p.ensure(ctx, f.ID, startPatience); err != nil {
@@ -66,6 +66,13 @@ func (p *Plane) gather(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// knows reports whether this node can do a flow's work. While a new catalogue
+// is rolled out, one that does not know a dataset yet must not fail its flows.
+func (p *Plane) knows(f records.Flow) bool {
+	t, err := taskOf(f.Message)
+	return err == nil && p.possible(t) == nil
 }
 
 func (p *Plane) purge(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,6 +219,45 @@ func (endless) Open(context.Context, int64, string) (*move.Body, error) {
 type zeroes struct{}
 
 func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
+
+// unwritable is a store in which no owner can write that its flow is complete.
+type unwritable struct{ transfer.Store }
+
+func (u unwritable) MoveFlow(ctx context.Context, m records.FlowMove) (records.Flow, error) {
+	if m.To == records.FlowCompleted && m.Fence != (records.Fence{}) {
+		return records.Flow{}, records.ErrUnavailable
+	}
+	return u.Store.MoveFlow(ctx, m)
+}
+
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	t.Run("ThatCouldNotBeWrittenIsReadFromTheRecord", func(t *testing.T) {
+		t.Parallel()
+		c := newControl(t)
+		var opened atomic.Int32
+		r := newRig(t, func(transfer.Task) (move.Source, error) { return counted{content("good"), &opened}, nil }, func(p *transfer.Config) {
+			p.Store, p.ControlPlane = unwritable{p.Store}, c.url
+		})
+		r.start("f", "d")
+		r.becomes("f", "COMPLETED")
+		r.await("it is told", func() bool { return c.told("/f/dataflow/completed") == 1 })
+		if n := opened.Load(); n != 1 {
+			t.Errorf("the source was opened %d times", n)
+		}
+	})
+}
+
+// counted counts how often a source is opened.
+type counted struct {
+	move.Source
+	opened *atomic.Int32
+}
+
+func (c counted) Open(ctx context.Context, from int64, validator string) (*move.Body, error) {
+	c.opened.Add(1)
+	return c.Source.Open(ctx, from, validator)
+}
 
 func TestLimits(t *testing.T) {
 	t.Parallel()

@@ -170,6 +170,10 @@ func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.
 	defer p.ledger.close(r)
 	pause := p.config.RoundPause
 	for idle, furthest := 0, int64(0); ; {
+		// It may have waited for its place, or since the last round.
+		if err := takeover.BeforeEffect(ctx); err != nil {
+			return move.Result{}, err
+		}
 		result, err := copyGuarded(ctx, job)
 		if err == nil || ctx.Err() != nil {
 			return result, err
