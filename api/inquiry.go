@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gowebpki/jcs"
+
 	"github.com/probate-dev/probate/records"
 	"github.com/probate-dev/probate/takeover"
 )
@@ -103,6 +105,9 @@ func readStatement(got reply, limit int64) (takeover.Finding, error) {
 	if media, _, _ := mime.ParseMediaType(got.header.Get("Content-Type")); !isJSON(media) {
 		return none, fmt.Errorf("content type %q, want application/json", got.header.Get("Content-Type"))
 	}
+	if err := saidOnce(got.body); err != nil {
+		return none, fmt.Errorf("parse statement: %w", err)
+	}
 	var s Statement
 	d := json.NewDecoder(bytes.NewReader(got.body))
 	d.DisallowUnknownFields()
@@ -134,6 +139,40 @@ func readStatement(got reply, limit int64) (takeover.Finding, error) {
 	case takeover.NotApplied, takeover.Undecidable:
 	}
 	return takeover.Finding{Kind: kind}, nil
+}
+
+// saidOnce refuses a statement that says a member twice, in whatever letters: of
+// two findings nobody knows which one is meant, and the parser would take the
+// last. What else it is it leaves to the parser.
+func saidOnce(body []byte) error {
+	if !jsonNests(body, maxJSONDepth) {
+		return errors.New("it nests too deep")
+	}
+	if _, err := jcs.Transform(body); err != nil { // refuses repeated members, at any depth
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		return err
+	}
+	if err := knows(members, "finding", "response"); err != nil {
+		return err
+	}
+	response, within := members["response"], map[string]json.RawMessage(nil)
+	if response == nil || json.Unmarshal(response, &within) != nil {
+		return nil
+	}
+	return knows(within, "status", "headers", "body", "body_base64")
+}
+
+// knows refuses members of other names; the parser takes any letter case.
+func knows(members map[string]json.RawMessage, names ...string) error {
+	for name := range members {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("unknown member %q", name)
+		}
+	}
+	return nil
 }
 
 func (d ResponseDocument) response(limit int64) (records.Response, error) {
