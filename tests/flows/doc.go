@@ -12,5 +12,6 @@
 //
 // fleet_test.go (nodes, and what they are told), source_test.go,
 // controlplane_test.go; then conformance_test.go, the tables, and cases_test.go,
-// what happened to users of comparable systems.
+// what happened to users of comparable systems. bench_test.go is what moving
+// data costs; docs/benchmarks.md has its numbers.
 package flows
