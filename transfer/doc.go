@@ -30,14 +30,17 @@
 //
 // # Imports
 //
-// Packages takeover, records and transfer/move, chi. No store, no SQL.
+// Packages takeover, records and transfer/move, chi, backoff, uuid. No store, no
+// SQL.
 //
 // # Reading order
 //
-// message.go and dialect.go (what is said on the wire), flow.go (what a flow
-// is: from a message to a row), plane.go (the whole), answer.go, endpoints.go
-// (prepare, start and the commands), ensure.go (that somebody runs it), run.go
-// (the work), ledger.go (progress), orders.go (stop it, wherever it runs),
-// outbox.go (callbacks), chores.go (what nobody waits for), pull.go, limits.go,
-// config.go.
+// message.go and declared.go (what is said on the wire), task.go (what is kept of
+// it), answer.go and problem.go (what is answered); config.go, plane.go (the
+// whole); endpoints.go (prepare, start and the commands), ensure.go (that
+// somebody runs it), run.go (the work), ledger.go (its progress), orders.go (stop
+// it, wherever it runs); tokens.go and data.go (bytes that others come for, or
+// with), solo.go (what is not tracked); outbox.go, register.go, chores.go (what
+// nobody waits for); catalogue.go and catalogue_s3.go (what can be read, and
+// where may be written).
 package transfer

@@ -21,7 +21,8 @@
 //
 // main.go, cli.go, exit.go, output.go; settings.go, config.go, routes.go,
 // check.go, address.go, which are the configuration; serve.go, node.go,
-// listen.go, reload.go, stores.go, seal.go, which are a node; metrics.go, survey.go,
+// listen.go, reload.go, stores.go, seal.go, which are a node; dataflows.go and
+// dataplane.go, its data plane; metrics.go, survey.go,
 // traces.go, which tell of it; operators.go, remote.go, intervene.go, show.go,
 // which are for operators; then one file for each other subcommand.
 package main
