@@ -101,8 +101,7 @@ func (l *lease) age() time.Duration {
 // start; no longer than patience, unless that is zero. The error is why it will
 // not come.
 func (l *lease) awaitStart(ctx context.Context, patience time.Duration, kick func()) (context.Context, error) {
-	work, renewed, err := l.start()
-	if work != nil || err != nil {
+	if work, _, err := l.start(); work != nil || err != nil {
 		return work, err
 	}
 	if patience > 0 {
@@ -110,16 +109,18 @@ func (l *lease) awaitStart(ctx context.Context, patience time.Duration, kick fun
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	for work == nil && err == nil {
+	for {
+		work, renewed, err := l.start()
+		if work != nil || err != nil {
+			return work, err
+		}
 		kick()
 		select {
 		case <-renewed:
-			work, renewed, err = l.start()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	return work, err
 }
 
 // start is the context for work that may begin now; none if it may not, and

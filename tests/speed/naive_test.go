@@ -108,7 +108,7 @@ func openNaive(t testing.TB, dsn string, connections int, tuned bool) (address s
 			*statement = plain{db, text}
 			continue
 		}
-		prepared, err := db.PrepareContext(t.Context(), text) //nolint:sqlclosecheck // the pool closes it
+		prepared, err := db.PrepareContext(t.Context(), text)
 		if err != nil {
 			t.Fatal(err)
 		}
