@@ -213,6 +213,13 @@ func TestOutput(t *testing.T) {
 				t.Errorf("harmless(%q) = %s, want %s", in, got, want)
 			}
 		}
+		for in, want := range map[string]string{
+			"a \"b\" ü": `a "b" ü`, "\x1b[2J": `\x1b[2J`, "line\nfeed\r": `line\nfeed\r`, "\xff": "\ufffd", "\u202e": `\u202e`, "": "",
+		} {
+			if got := legible(in); got != want {
+				t.Errorf("legible(%q) = %s, want %s", in, got, want)
+			}
+		}
 	})
 
 	t.Run("IsJSONWhereAsked", func(t *testing.T) {

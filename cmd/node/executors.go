@@ -55,7 +55,7 @@ func (c *executorsListCmd) Run(ctx context.Context, e *env) error {
 			if v.AttestedAt != nil {
 				attested = age(time.Since(*v.AttestedAt)) + " ago"
 			}
-			row := words(v.Executor, harmless(v.Slot), v.State, v.Policy, heartbeat, attested, v.URL)
+			row := words(v.Executor, harmless(v.Slot), v.State, v.Policy, heartbeat, attested, harmless(v.URL))
 			row[2].colour = stateColour(v.State)
 			if v.Stale && v.State == string(records.Active) {
 				row[4].colour = red
@@ -106,17 +106,17 @@ func writeExecutor(r api.ExecutorReport, e *env, w *text) {
 	line("executor", v.Executor, plain)
 	line("slot", harmless(v.Slot), plain)
 	line("state", v.State, stateColour(v.State))
-	line("url", v.URL, plain)
+	line("url", harmless(v.URL), plain)
 	line("policy", v.Policy, plain)
 	line("heartbeat", fmt.Sprintf("%s ago, number %d; lease %s", age(time.Duration(v.HeartbeatMS)*time.Millisecond), v.Beat, time.Duration(v.LeaseTTLMS)*time.Millisecond), plain)
 	if v.AttestedAt != nil {
 		line("attested", v.AttestedAt.Format(time.RFC3339), plain)
 	}
 	if v.FencedAt != nil {
-		line("fenced", v.FencedAt.Format(time.RFC3339)+" by "+v.FencedBy+": "+harmless(v.FencedReason), red)
+		line("fenced", v.FencedAt.Format(time.RFC3339)+" by "+v.FencedBy+": "+legible(v.FencedReason), red)
 	}
 	writeEvents(r.Events, w)
-	w.printf("\n%s\n", r.Explanation)
+	w.printf("\n%s\n", legible(r.Explanation))
 	if len(r.Records) == 0 {
 		return
 	}
@@ -177,7 +177,7 @@ func (c *executorsFenceCmd) Run(ctx context.Context, e *env) error {
 	return e.show(v, func(w *text) {
 		w.printf("%s (slot %s) is %s", v.Executor, harmless(v.Slot), e.paint(stateColour(v.State), v.State))
 		if v.FencedReason != "" {
-			w.printf(", by %s: %s", v.FencedBy, harmless(v.FencedReason))
+			w.printf(", by %s: %s", v.FencedBy, legible(v.FencedReason))
 		}
 		w.printf("\n")
 	})

@@ -181,6 +181,27 @@ func TestExecutors(t *testing.T) {
 	}
 }
 
+// TestShow_NobodyElseWritesToTheTerminal: an operator's reason, and through it
+// the audit and the explanation, may hold what a terminal would obey.
+func TestShow_NobodyElseWritesToTheTerminal(t *testing.T) {
+	t.Parallel()
+	p := newPeopled(t)
+	const reason = "off \x1b[2J\nstate finalized \"INC-7\""
+	const legibly = `off \x1b[2J\nstate finalized "INC-7"`
+	fenced := ok(t, "executors", "fence", p.executor.String(), "--force", "--reason", reason, "--store", p.store)
+	stuck := p.ids[records.InProgress].String()
+	for what, out := range map[string]string{
+		"executors fence": fenced,
+		"executors show":  ok(t, "executors", "show", p.executor.String(), "--store", p.store),
+		"records show":    ok(t, "records", "show", stuck, "--store", p.store),
+		"records release": ok(t, "records", "release", stuck, "--reason", reason, "--store", p.store),
+	} {
+		if strings.Contains(out, "\x1b") || !strings.Contains(out, legibly) {
+			t.Errorf("%s:\n%q", what, out)
+		}
+	}
+}
+
 func TestFleetRekey(t *testing.T) {
 	t.Parallel()
 	p := newPeopled(t)

@@ -121,6 +121,21 @@ func harmless(s string) string {
 	return s
 }
 
+// legible is a text in which others may have had a word, such as an error or an
+// operator's reason, made fit for a terminal: what is not printable is escaped.
+func legible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
 // age is a duration as a person says it.
 func age(d time.Duration) string {
 	switch {

@@ -119,21 +119,21 @@ func writeRecord(r api.RecordReport, e *env, w *text) {
 	if v.Status != 0 {
 		line("answer", fmt.Sprint(v.Status), plain)
 	}
-	line("owner", v.Executor+" at "+v.ExecutorURL, plain)
+	line("owner", v.Executor+" at "+harmless(v.ExecutorURL), plain)
 	if x := r.Owner; x != nil {
 		line("", fmt.Sprintf("slot %s, %s, last heartbeat %s ago", harmless(x.Slot), x.State, age(time.Duration(x.HeartbeatMS)*time.Millisecond)), stateColour(x.State))
 		if x.FencedReason != "" {
-			line("", "fenced by "+x.FencedBy+": "+x.FencedReason, plain)
+			line("", "fenced by "+x.FencedBy+": "+legible(x.FencedReason), plain)
 		}
 	}
 	if r.Verdict != "" {
-		line("asked", strings.TrimSuffix(r.Verdict+": "+r.Why, ": "), plain)
+		line("asked", legible(strings.TrimSuffix(r.Verdict+": "+r.Why, ": ")), plain)
 	}
 	if r.Waiters != nil {
 		line("waiting", fmt.Sprintf("%d on this node", *r.Waiters), plain)
 	}
 	writeEvents(r.Events, w)
-	w.printf("\n%s\n", r.Explanation)
+	w.printf("\n%s\n", legible(r.Explanation))
 }
 
 // writeEvents writes lines of the audit.
@@ -145,12 +145,12 @@ func writeEvents(all []api.EventView, w *text) {
 			what += ", " + v.Before + " → " + v.After
 		}
 		if v.Actor != "" {
-			what += ", by " + harmless(v.Actor)
+			what += ", by " + v.Actor
 		}
 		if v.Reason != "" {
-			what += ": " + harmless(v.Reason)
+			what += ": " + v.Reason
 		}
-		w.printf("%-12s %s %s\n", name, v.At.Format(time.RFC3339), what)
+		w.printf("%-12s %s %s\n", name, v.At.Format(time.RFC3339), legible(what))
 		name = ""
 	}
 }
