@@ -47,6 +47,9 @@ func (e *Execution) Outcome(r records.Response) records.Outcome {
 		o.Response = c.response(route.SecretResponse)
 	}
 	o.Response = route.kept(o.Response)
+	if e.run.claim.Erased {
+		o.Response = records.Response{Status: o.Response.Status}
+	}
 	return o
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/takeover"
 )
 
 // TestExecution_Outcome: what a handler's own transaction stores is what the
@@ -49,6 +50,13 @@ func TestExecution_Outcome(t *testing.T) {
 			}
 		})
 	}
+	t.Run("NothingOfWhatWasErased", func(t *testing.T) {
+		t.Parallel()
+		e := &Execution{&run{x: &exchange{e: &endpoint{route: Route{MaxResponseBytes: 4}}}, claim: takeover.Claim{Erased: true}}}
+		if diff := cmp.Diff(records.Outcome{Response: records.Response{Status: 201}}, e.Outcome(answer)); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("NotTooMuch", func(t *testing.T) {
 		t.Parallel()
 		e := &Execution{&run{x: &exchange{e: &endpoint{route: Route{MaxResponseBytes: 4}}}}}

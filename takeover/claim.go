@@ -43,7 +43,7 @@ func (c *course) claim(reason string, from records.Fence, call func(ctx context.
 	n.running.enter(c.flight.id)
 	won, err := definite(n.abort, n, call)
 	if err == nil {
-		c.tenure = c.take(b, Claim{Record: restored(won, c.flight.request), Previous: from})
+		c.tenure = c.take(b, Claim{Record: restored(won, c.flight.request), Previous: from, Erased: erased(won)})
 		c.tenure.ended = endOf(c.held.Executor, c.trail.notRunning)
 		c.tenure.order = c.order
 		c.order.won(won)

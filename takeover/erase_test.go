@@ -62,6 +62,35 @@ func TestErase(t *testing.T) {
 		(<-do(m, req, refuse(t))).check(t, takeover.Reconciled, "found")
 	})
 
+	rule(t, "OfWhatComesAfterwardsOnlyTheStatusIsKept", func(t *testing.T, f *fleet) {
+		for key, reconcile := range map[string]takeover.ReconcilerFunc{
+			"found": byKey,
+			"anew": func(context.Context, records.Record, takeover.Request) (takeover.Finding, error) {
+				return notApplied()
+			},
+		} {
+			req := ask("k")
+			req.Key.Principal, req.Resource = key, "/payments"
+			m := f.start(takeover.Config{}, key)[0]
+			once := req
+			once.Terms.Reconciler = nil
+			<-do(m, once, uncertain)
+			if done, err := m.gate.Store.Erase(t.Context(), records.Erasure{
+				Realm: req.Key.Realm, Principal: key, Actor: "operator", Reason: "asked to", Limit: 1000,
+			}); err != nil || done.Count != 1 {
+				t.Fatalf("erased %+v, %v", done, err)
+			}
+			req.Terms.Reconciler = reconcile
+			first := <-do(m, req, func(context.Context) takeover.Completion { return created("found") })
+			if first.err != nil || first.Record.Response == nil || string(first.Record.Response.Body) != "found" {
+				t.Errorf("%s: the caller is told %+v, %v", key, first.Record.Response, first.err)
+			}
+			if r := stands(t, m, req, records.Finalized); r.Response.Body != nil || len(r.Response.Headers) != 0 || r.Response.Status != 201 {
+				t.Errorf("%s: stored is %+v", key, r.Response)
+			}
+		}
+	})
+
 	rule(t, "WithoutADuplicateNobodyIsAsked", func(t *testing.T, f *fleet) {
 		req := ask("k")
 		m, r := settledUnknown(f, req, byKey)

@@ -108,7 +108,7 @@ func (n *Node) recoverAlone(ctx context.Context, b *boot, h records.Held, terms 
 	n.log.WarnContext(ctx, "took over", "record", won.ID, "from", r.Fence(), "epoch", won.Epoch, "takeovers", won.Takeovers, "reason", "sweep")
 	n.config.Events.TookOver(won, "sweep")
 	tenure := &tenure{
-		node: n, boot: b, claim: Claim{Record: won, Previous: r.Fence()}, work: work,
+		node: n, boot: b, claim: Claim{Record: won, Previous: r.Fence(), Erased: erased(won)}, work: work,
 		request: requestOf(won, terms),
 		begun:   time.Now(), ended: endOf(h.Executor, time.Time{}), ctx: ctx,
 	}

@@ -297,6 +297,9 @@ func (t *tenure) settle(e ending, to records.State, write func(ctx context.Conte
 }
 
 func (t *tenure) finalize(ctx context.Context, r records.Response) error {
+	if t.claim.Erased {
+		r = records.Response{Status: r.Status}
+	}
 	o := records.Outcome{Response: r, Retention: t.request.Terms.Retention}
 	return t.node.store.Finalize(ctx, t.claim.Record.ID, t.claim.Record.Fence(), o)
 }

@@ -55,6 +55,10 @@ type Work func(ctx context.Context) Completion
 type Claim struct {
 	Record   records.Record // as claimed
 	Previous records.Fence  // whose execution was taken over; zero at a first claim
+	// Erased: an operator has erased what the record said. What Record says of
+	// key and resource is what the duplicate has brought, and of the answer no
+	// more than the status may be stored: who erases again would not find it.
+	Erased bool
 }
 
 type claimKey struct{}
