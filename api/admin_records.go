@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,7 +225,7 @@ func (a *Admin) reconcileRecord(r *http.Request, who operator) (any, error) {
 	if came.Claimed {
 		a.note(last, records.Occurrence{
 			Kind: records.EventReconciled, Record: id, Epoch: came.Record.Epoch, Executor: came.Record.Executor, Actor: who.name,
-			Reason: fmt.Sprintf("found %s: %s", answer.Finding, o.Reason),
+			Reason: fmt.Sprintf("found %s: %s", cmp.Or(answer.Finding, "nothing yet"), o.Reason),
 			Before: string(before.Record.State), After: string(came.Record.State),
 		})
 		a.change(r, who, "reconcile", "record", id, "epoch", came.Record.Epoch, "finding", answer.Finding,
