@@ -87,7 +87,32 @@ func (a *Admin) newRouter() chi.Router {
 }
 
 // ServeHTTP implements [http.Handler].
-func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.Body != nil {
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // unsupported: the server's own limits hold
+		r = r.WithContext(r.Context())
+		r.Body = &arriving{r.Body, func() { _ = rc.SetReadDeadline(time.Time{}) }}
+	}
+	a.router.ServeHTTP(w, r)
+}
+
+// arriving is a body that is late from some instant on: also for the server,
+// which reads on when a request was refused. Once it is there that instant must
+// not end the request.
+type arriving struct {
+	io.ReadCloser
+	arrived func()
+}
+
+// Read implements [io.Reader].
+func (b *arriving) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.arrived()
+	}
+	return n, err
+}
 
 // reading answers who is let in at all.
 func (a *Admin) reading(answer func(r *http.Request) (any, error)) http.HandlerFunc {
@@ -213,6 +238,7 @@ const (
 
 // Bounds in time.
 const (
+	bodyTime    = 10 * time.Second // in which a request's body has to arrive
 	requestTime = 50 * time.Second // of one request; less than who asks waits
 	storeTime   = 30 * time.Second // of what one request asks of the store at a time
 )

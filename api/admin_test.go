@@ -240,6 +240,23 @@ func TestAdmin(t *testing.T) {
 		}
 	})
 
+	t.Run("WaitsForNoBodyForEver", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		for token, arrives := range map[string]bool{"nobody's": false, evesToken: false, adasToken: true} {
+			w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/purge", strings.NewReader(`{"reason": "a test"}`))
+			r.Header.Set("Authorization", "Bearer "+token)
+			d.admin.ServeHTTP(w, r)
+			if len(w.deadlines) == 0 || w.deadlines[0].IsZero() {
+				t.Fatalf("%s: %d, deadlines %v; want one from the beginning", token, w.Code, w.deadlines)
+			}
+			if lifted := w.deadlines[len(w.deadlines)-1].IsZero(); lifted != arrives || arrives != (w.Code == http.StatusOK) {
+				t.Errorf("%s: %d, deadlines %v", token, w.Code, w.deadlines)
+			}
+		}
+	})
+
 	t.Run("IsNotFoundWithoutATokensFile", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, func(c *api.AdminConfig) { c.Operators = func() *api.Operators { return nil } })
@@ -310,4 +327,16 @@ func (away) List(context.Context, records.Filter) (records.Page, error) {
 
 func (away) ListExecutors(context.Context, ...records.ExecutorState) ([]records.Executor, error) {
 	return nil, errors.New("a defect")
+}
+
+// timedWriter notes until when its request has to arrive.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+// SetReadDeadline implements what [http.ResponseController] looks for.
+func (w *timedWriter) SetReadDeadline(t time.Time) error {
+	w.deadlines = append(w.deadlines, t)
+	return nil
 }
