@@ -69,6 +69,8 @@ func (n *node) newDataplane(ctx context.Context) (*dataplane, error) {
 	if p.Plane, err = transfer.New(config); err != nil {
 		return nil, err
 	}
+	n.log.InfoContext(ctx, "moving data", "datasets", len(d.Datasets), "roots", len(d.Roots), "tokens", len(config.Tokens),
+		"public_url", d.PublicURL, "control_plane", d.ControlPlane.URL)
 	p.routes, p.internal = http.StripPrefix(flowsPath, p.Routes()), http.StripPrefix(heedPath, p.Internal())
 	return p, nil
 }
