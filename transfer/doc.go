@@ -37,7 +37,7 @@
 //
 // message.go and declared.go (what is said on the wire), task.go (what is kept of
 // it), answer.go and problem.go (what is answered); config.go, plane.go (the
-// whole); endpoints.go (prepare, start and the commands), ensure.go (that
+// whole); endpoints.go (prepare and the commands), start.go, ensure.go (that
 // somebody runs it), run.go (the work), ledger.go (its progress), orders.go (stop
 // it, wherever it runs); tokens.go and data.go (bytes that others come for, or
 // with), solo.go (what is not tracked); outbox.go, register.go, chores.go (what

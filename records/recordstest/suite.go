@@ -30,7 +30,8 @@
 // takeover.go, finalize.go, purge.go, list.go, events.go, operator.go, erase.go,
 // input.go, calls.go; race.go, operatorraces.go, invariants.go with turmoil.go,
 // and cases.go; model.go, modelaudit.go, walk.go and walkoperator.go; fault.go,
-// lostreply.go; bench.go. flows.go is a suite of its own, about data flows.
+// lostreply.go; bench.go. flows.go and flowrules.go are a suite of their own, about
+// data flows.
 package recordstest
 
 import (
