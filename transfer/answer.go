@@ -21,8 +21,9 @@ type answer struct {
 	bare     bool         // nothing but the status
 	full     bool         // with what we know besides
 	owner    *records.HeldFlow
-	other    any   // something else altogether
-	stream   *Task // the dataset's bytes themselves
+	other    any    // something else altogether
+	stream   *Task  // the dataset's bytes themselves
+	done     func() // to be called when they have been sent
 }
 
 // statusMessage is DataFlowStatusMessage, and with full our own members.
@@ -110,6 +111,7 @@ func (p *Plane) answering(f func(r *http.Request) (*answer, error)) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		a, err := f(r)
 		if err == nil && a.stream != nil {
+			defer a.done()
 			p.fail(w, r, p.stream(r.Context(), w, r, *a.stream))
 			return
 		}

@@ -19,6 +19,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	chores.Go(func() { p.deliver(ctx) })
 	chores.Go(func() { p.register(ctx) })
 	chores.Go(func() { p.every(ctx, p.config.StrayEvery, p.gather) })
+	chores.Go(func() { p.every(ctx, p.config.StrayEvery, p.untangle) })
 	chores.Go(func() { p.every(ctx, purgeEvery, p.purge) })
 	<-ctx.Done()
 	chores.Wait()
@@ -52,10 +53,12 @@ func (p *Plane) gather(ctx context.Context) {
 		}
 		for _, f := range strays {
 			after = f.ID
-			if errors.As(p.admit(), new(*problem)) {
+			leave, err := p.admit()
+			if err != nil {
 				return // others may have a place
 			}
-			if p.running(f.ID) != nil || !p.knows(f) {
+			leave() // it is one after the other here
+			if p.running(f.ID) != nil || f.Wanted == "" && !p.knows(f) {
 				continue
 			}
 			if _, err := p.ensure(ctx, f.ID, startPatience); err != nil {
@@ -63,6 +66,35 @@ func (p *Plane) gather(ctx context.Context) {
 			}
 		}
 		if len(strays) < strayBatch {
+			return
+		}
+	}
+}
+
+// untangle lets go of the records of dead executors whose flow does not run any
+// more: a sweep leaves flows alone, and nobody else would ask for them.
+func (p *Plane) untangle(ctx context.Context) {
+	var after records.ID
+	for !p.left() {
+		orphans, err := p.store.Orphans(ctx, after, strayBatch)
+		if err != nil {
+			p.complain(ctx, "read orphans", err)
+			return
+		}
+		for _, r := range orphans {
+			after = r.ID
+			if r.Realm != realm || r.Operation != operation {
+				continue
+			}
+			held, err := p.store.LoadFlow(ctx, r.Key)
+			if err == nil {
+				err = p.free(ctx, held)
+			}
+			if err != nil {
+				p.complain(ctx, "let go of a record", err)
+			}
+		}
+		if len(orphans) < strayBatch {
 			return
 		}
 	}

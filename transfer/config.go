@@ -30,6 +30,7 @@ type Store interface {
 	records.Flows
 	Load(ctx context.Context, id records.ID) (records.Held, error)
 	ListExecutors(ctx context.Context, states ...records.ExecutorState) ([]records.Executor, error)
+	Orphans(ctx context.Context, after records.ID, limit int) ([]records.Record, error)
 }
 
 // Peers reaches the other nodes of the fleet.

@@ -137,9 +137,11 @@ func (p *Plane) resume(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.admit(); err != nil {
+	leave, err := p.admit()
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	a, err := p.change(r, c, records.FlowStarted, func(f records.Flow, _ Task) error {
 		if f.State != records.FlowSuspended && !f.State.Running() {
 			return refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot be resumed")
@@ -178,14 +180,19 @@ func (p *Plane) change(r *http.Request, c command, to records.FlowState, check f
 			return nil, refused(http.StatusConflict, "flow_has_ended", "the data flow is "+string(f.State)+", which is final")
 		case check(f, t) != nil:
 			return nil, check(f, t)
-		case f.State.Running():
+		case f.State.Running() && f.Wanted == "":
 			return &answer{status: http.StatusOK, flow: f, bare: true, replayed: true}, nil
 		}
-		moved, address, err := p.moveTo(ctx, f, t, to, c.DataAddress, attempt)
+		moved, address := f, (*DataAddress)(nil)
+		if f.State.Running() { // what is true now will not be for long
+			err = busy(http.StatusServiceUnavailable, "order_pending", "the data flow is about to become "+string(f.Wanted)+"; ask again then", time.Second)
+		} else if err = p.free(ctx, held); err == nil {
+			moved, address, err = p.moveTo(ctx, f, t, to, c.DataAddress, attempt)
+		}
 		switch {
 		case err == nil:
 			return &answer{status: http.StatusOK, flow: moved, address: address, bare: true}, nil
-		case !errors.Is(err, records.ErrFenced) || try == 20:
+		case !errors.Is(err, records.ErrFenced) && !f.State.Running() || try == 20:
 			return nil, err
 		case !sleep(ctx, 25*time.Millisecond): // its last execution is about to let go of it
 			return nil, context.Cause(ctx)

@@ -29,7 +29,9 @@ func (p *Plane) ensure(ctx context.Context, id string, wait time.Duration) (reco
 			return held, err
 		}
 		left := time.Until(deadline)
-		if !p.reaches(task) || p.vouched(ctx, held) || left < 0 {
+		// Where it can be done matters only while it is to be done: any node may
+		// take it over in order to end it.
+		if held.Flow.Wanted == "" && !p.reaches(task) || p.vouched(ctx, held) || left < 0 {
 			return held, nil
 		}
 		settled, err := p.enlist(ctx, held.Flow, left)
@@ -40,6 +42,22 @@ func (p *Plane) ensure(ctx context.Context, id string, wait time.Duration) (reco
 			return held, err
 		}
 	}
+}
+
+// free has the record of a flow that does not run let go of, if its owner died
+// between the two writes that stop a flow: to its row, and to its record.
+func (p *Plane) free(ctx context.Context, h records.HeldFlow) error {
+	if !h.Flow.Moves || h.Flow.State.Running() || !h.InProgress() || p.vouched(ctx, h) {
+		return nil
+	}
+	_, err := p.enlist(ctx, h.Flow, startPatience)
+	return err
+}
+
+// mayRun reports whether this node can do a flow's work.
+func (p *Plane) mayRun(f records.Flow) bool {
+	t, err := taskOf(f.Message)
+	return err == nil && p.reaches(t)
 }
 
 // vouched reports whether somebody is known to move the flow's bytes now: this

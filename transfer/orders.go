@@ -31,11 +31,13 @@ func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reas
 		case !f.State.CanBecome(to):
 			return f, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot become "+string(to))
 		}
-		if f.Moves && f.State.Running() && held.InProgress() {
+		switch {
+		case f.Moves && held.InProgress() && f.State.Running():
 			err = p.orderOwner(ctx, held, to, reason)
-		} else {
-			f, err = p.moveIdle(ctx, f, to, reason, attempt)
-			if err == nil {
+		case f.Moves && held.InProgress():
+			err = p.free(ctx, held)
+		default:
+			if f, err = p.moveIdle(ctx, f, to, reason, attempt); err == nil {
 				return f, nil
 			}
 		}

@@ -29,7 +29,9 @@ type Plane struct {
 	runs    map[string]*run // flows whose bytes this process moves, or is about to
 	leaving bool
 	streams map[string]map[*stream]struct{} // open reads and writes of consumers and providers, by flow
-	solo    int                             // fire-and-forget transfers under way
+	// Requests that were let in and have nothing in runs yet: starts on their
+	// way, and all that fire-and-forget transfers are.
+	admitted int
 }
 
 // errLeaving is the cause of work that ended because this node leaves: another

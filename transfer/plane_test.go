@@ -160,6 +160,15 @@ func (r *rig) becomes(id, want string) (reason string) {
 	return reason
 }
 
+// empty demands that nothing stands at the sink.
+func (r *rig) empty() {
+	r.t.Helper()
+	left, err := os.ReadDir(r.dir)
+	if err != nil || len(left) > 0 {
+		r.t.Errorf("left at the sink: %v, %v", left, err)
+	}
+}
+
 // content is a source in memory.
 type content []byte
 
@@ -278,10 +287,7 @@ func TestLimits(t *testing.T) {
 			if reason := r.becomes("f", "TERMINATED"); !strings.Contains(reason, c.says) {
 				t.Errorf("reason = %q, want %q", reason, c.says)
 			}
-			left, err := os.ReadDir(r.dir)
-			if err != nil || len(left) > 0 {
-				t.Errorf("left at the sink: %v, %v", left, err)
-			}
+			r.empty()
 		})
 	}
 	t.Run("OverThemAStartIsToldToComeAgain", func(t *testing.T) {

@@ -67,6 +67,11 @@ func (p *Plane) work(ctx context.Context, id string, begun func()) takeover.Comp
 	}
 	defer p.exit(r)
 	flow, err := p.begin(ctx, r)
+	// What the executions before this one have left stays known until this one
+	// has come further.
+	r.bytes.Store(flow.Progress.Bytes)
+	r.total.Store(flow.Progress.Total)
+	r.checkpoint = flow.Progress.Checkpoint
 	r.begun.Store(true)
 	begun()
 	switch {
@@ -76,6 +81,7 @@ func (p *Plane) work(ctx context.Context, id string, begun func()) takeover.Comp
 		return interrupted(err.Error())
 	case flow.Wanted != "":
 		cancel(&wanted{flow.Wanted})
+		return p.conclude(ctx, r, flow, move.Result{}, context.Cause(ctx))
 	}
 	p.log.InfoContext(ctx, "flow begins", "record", flow.Record, "epoch", r.fence.Epoch, "attempts", flow.Attempts, "from", flow.Progress.Bytes)
 	result, err := p.moveBytes(ctx, r, flow)
@@ -110,6 +116,7 @@ func (p *Plane) running(id string) *run {
 var (
 	errOver    = errors.New("flow has ended")
 	errNotOurs = errors.New("flow is not to be run now")
+	errMayNot  = errors.New("this node may begin no effect now")
 )
 
 // begin notes that an execution begins: the flow is this epoch's from here on.
@@ -125,6 +132,8 @@ func (p *Plane) begin(ctx context.Context, r *run) (records.Flow, error) {
 		case held.Flow.State.Terminal():
 			return held.Flow, errOver
 		case !held.Flow.State.Running() || held.Fence != r.fence:
+			return held.Flow, errNotOurs
+		case held.Flow.Wanted == "" && !p.mayRun(held.Flow): // it was to be ended, and is no longer
 			return held.Flow, errNotOurs
 		}
 		m := records.FlowMove{ID: r.flow, Attempt: attempt, Fence: r.fence, To: records.FlowStarted, Begin: true}
@@ -148,14 +157,20 @@ func persist[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	}, backoff.WithContext(pace, ctx))
 }
 
-// panicked is a copy that a fault of our own, or of a library, ended.
-type panicked struct{ reason string }
+// panicked is a copy that a fault of our own, or of a library, ended. Where, is
+// for the log, and not for those who are told why.
+type panicked struct {
+	reason string
+	stack  []byte
+}
 
 func (e *panicked) Error() string { return e.reason }
 
 // moveBytes copies, round after round: a round that came further gives hope
 // for the next.
 func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.Result, error) {
+	p.ledger.open(r) // what is wanted of it is to be seen also while it waits
+	defer p.ledger.close(r)
 	select {
 	case p.places <- struct{}{}:
 		defer func() { <-p.places }()
@@ -166,19 +181,19 @@ func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.
 	if err != nil {
 		return move.Result{}, err
 	}
-	p.ledger.open(r)
-	defer p.ledger.close(r)
 	pause := p.config.RoundPause
 	for idle, furthest := 0, int64(0); ; {
 		// It may have waited for its place, or since the last round.
 		if err := takeover.BeforeEffect(ctx); err != nil {
-			return move.Result{}, err
+			return move.Result{}, errors.Join(errMayNot, err)
 		}
 		result, err := copyGuarded(ctx, job)
 		if err == nil || ctx.Err() != nil {
 			return result, err
 		}
-		if _, ours := errors.AsType[*panicked](err); !ours && !move.Transient(err) {
+		if fault, ours := errors.AsType[*panicked](err); ours {
+			p.log.ErrorContext(ctx, "copy panicked", "record", flow.Record, "epoch", r.fence.Epoch, "panic", fault.reason, "stack", string(fault.stack))
+		} else if !move.Transient(err) {
 			return result, err
 		}
 		if idle++; result.Bytes > furthest {
@@ -213,7 +228,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func copyGuarded(ctx context.Context, job move.Job) (result move.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicked{fmt.Sprintf("copy panicked: %v\n%s", v, debug.Stack())}
+			err = &panicked{fmt.Sprintf("copy panicked: %v", v), debug.Stack()}
 		}
 	}()
 	return move.Copy(ctx, job)
@@ -292,7 +307,7 @@ func (n noting) Open(ctx context.Context, from int64, validator string) (*move.B
 // first, whose loss the store may not know of yet, then of the store.
 func (p *Plane) mayCommit(ctx context.Context, r *run) error {
 	if err := takeover.BeforeEffect(ctx); err != nil {
-		return err
+		return errors.Join(errMayNot, err)
 	}
 	_, err := persist(ctx, func() (struct{}, error) { return struct{}{}, p.store.HoldsFlow(ctx, r.flow, r.fence) })
 	return err
@@ -314,13 +329,15 @@ func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result 
 	order, ordered := errors.AsType[*wanted](context.Cause(ctx))
 	switch {
 	case err == nil:
-		e.State, e.SHA256, e.Told = records.FlowCompleted, result.SHA256[:], eventCompleted
+		e.State, e.SHA256, e.Told, e.Bytes = records.FlowCompleted, result.SHA256[:], eventCompleted, result.Bytes
 	case ordered:
 		e.State, e.Reason = order.state, p.reasonOf(ctx, flow.ID)
 	case errors.Is(err, records.ErrFenced), errors.Is(err, move.ErrSuperseded):
 		return p.overtaken(ctx, r, flow)
 	case ctx.Err() != nil:
 		return interrupted(fmt.Sprintf("interrupted: %v", context.Cause(ctx)))
+	case errors.Is(err, errMayNot):
+		return interrupted(err.Error())
 	default:
 		e.State, e.Reason, e.Told = records.FlowTerminated, err.Error(), eventErrored
 	}

@@ -11,14 +11,14 @@ import (
 // startUntracked does what a start asks for here and now. Nothing is remembered
 // of it, so nobody takes it over, and who hangs up ends it.
 func (p *Plane) startUntracked(r *http.Request, t Task) (*answer, error) {
-	if err := p.admit(); err != nil {
+	leave, err := p.admit()
+	if err != nil {
 		return nil, err
 	}
-	p.countSolo(1)
-	defer p.countSolo(-1)
 	if t.message().direction() == Pull {
-		return &answer{stream: &t}, nil
+		return &answer{stream: &t, done: leave}, nil
 	}
+	defer leave()
 	source, err := p.config.Ends.Source(t)
 	if err != nil {
 		return nil, err
@@ -50,10 +50,4 @@ func (p *Plane) startUntracked(r *http.Request, t Task) (*answer, error) {
 	return &answer{status: http.StatusOK, flow: records.Flow{
 		ID: m.ProcessID, State: records.FlowCompleted,
 	}}, nil
-}
-
-func (p *Plane) countSolo(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.solo += n
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/probate-dev/probate/records"
@@ -76,9 +77,11 @@ func (p *Plane) possible(t Task) error {
 }
 
 func (p *Plane) startPush(ctx context.Context, m Message, t Task) (*answer, error) {
-	if err := p.admit(); err != nil {
+	leave, err := p.admit()
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	if p.config.Ends.Bound(t) {
 		t.Slot = p.config.Slot
 	}
@@ -93,17 +96,24 @@ func (p *Plane) startPush(ctx context.Context, m Message, t Task) (*answer, erro
 	return p.launch(ctx, stored.ID, false)
 }
 
-// admit refuses what this node has no place for, in line included.
-func (p *Plane) admit() error {
+// admit refuses what this node has no place for, in line included. Until who
+// was let in leaves, it counts, so that of many that come at once no more are
+// let in than there are places.
+func (p *Plane) admit() (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.leaving:
-		return busy(http.StatusServiceUnavailable, "not_serving", "this node is leaving; ask another", time.Second)
-	case len(p.runs)+p.solo >= p.config.Flows+p.config.Queue:
-		return busy(http.StatusTooManyRequests, "too_many_flows", "this node moves, and keeps waiting, as many data flows as it may", 5*time.Second)
+		return nil, busy(http.StatusServiceUnavailable, "not_serving", "this node is leaving; ask another", time.Second)
+	case len(p.runs)+p.admitted >= p.config.Flows+p.config.Queue:
+		return nil, busy(http.StatusTooManyRequests, "too_many_flows", "this node moves, and keeps waiting, as many data flows as it may", 5*time.Second)
 	}
-	return nil
+	p.admitted++
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.admitted--
+	}), nil
 }
 
 // launch has a flow that runs moved, and says how it stands.
@@ -158,15 +168,28 @@ func (p *Plane) startPrepared(ctx context.Context, f records.Flow, known Task, m
 		if a.address, move.Tokens, err = p.issue(f.ID, m.Profile, nil); err != nil {
 			return nil, err
 		}
-	} else if err = p.admit(); err != nil {
-		return nil, err
-	} else if move.To, move.Moves, move.Tokens = p.runningState(), true, []byte{}; p.config.Ends.Bound(known) {
-		known.Slot = p.config.Slot
+	} else {
+		leave, err := p.admit()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		move.To, move.Moves, move.Tokens = p.runningState(), true, []byte{}
+		if p.config.Ends.Bound(known) {
+			known.Slot = p.config.Slot
+		}
 	}
 	if move.Message, err = known.bytes(); err != nil {
 		return nil, err
 	}
-	if a.flow, err = p.store.MoveFlow(ctx, move); err != nil {
+	a.flow, err = p.store.MoveFlow(ctx, move)
+	if errors.Is(err, records.ErrFenced) { // another start was faster, which makes this one a repeat
+		held, again := p.store.LoadFlow(ctx, f.ID)
+		if again == nil && held.Flow.Version > f.Version {
+			return p.startAgain(ctx, held.Flow, m)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	if move.Moves {
