@@ -183,7 +183,7 @@ func (a *Admin) listEvents(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), storeTime)
 	defer cancel()
 	page, err := a.config.Store.Events(ctx, f)
-	return EventList{Events: views(page.Events, ViewEvent), More: page.More, Next: page.Next}, err
+	return EventList{Events: views(page.Events, viewEvent), More: page.More, Next: page.Next}, err
 }
 
 // because is an order that says nothing but why.
@@ -200,8 +200,8 @@ type Purged struct {
 	More      bool `json:"more"` // there was not enough time for all
 }
 
-// ExecutorMemory is how long an executor that has ended is remembered.
-const ExecutorMemory = 24 * time.Hour
+// executorMemory is how long an executor that has ended is remembered.
+const executorMemory = 24 * time.Hour
 
 // Purge deletes what has expired, a batch at a time, until nothing is left or
 // the deadline of ctx has passed, which is no error, and notes it as the
@@ -235,7 +235,7 @@ func purge(ctx context.Context, s records.Store, batch int) (done Purged, err er
 			break
 		}
 	}
-	done.Executors, err = s.PurgeExecutors(ctx, ExecutorMemory)
+	done.Executors, err = s.PurgeExecutors(ctx, executorMemory)
 	return done, err
 }
 

@@ -34,7 +34,7 @@ func ListRecords(ctx context.Context, s records.Records, f records.Filter, limit
 		if err != nil {
 			return list, err
 		}
-		list.Records = append(list.Records, views(page.Records, ViewRecord)...)
+		list.Records = append(list.Records, views(page.Records, viewRecord)...)
 		list.More, f.After = page.More, page.Next
 		if !list.More || len(list.Records) >= limit {
 			break

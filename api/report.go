@@ -59,7 +59,7 @@ func (p Reporter) Record(ctx context.Context, id records.ID) (RecordReport, erro
 	if known.events, err = p.latest(ctx, records.EventFilter{Record: id}); err != nil {
 		return RecordReport{}, err
 	}
-	report := RecordReport{Record: ViewRecord(h.Record), Events: views(known.events, ViewEvent)}
+	report := RecordReport{Record: viewRecord(h.Record), Events: views(known.events, viewEvent)}
 	if h.Executor.ID != (records.ExecutorID{}) {
 		v := ViewExecutor(h.Executor)
 		report.Owner = &v
@@ -104,8 +104,8 @@ func (p Reporter) Executor(ctx context.Context, id records.ExecutorID) (Executor
 		return ExecutorReport{}, err
 	}
 	return ExecutorReport{
-		Executor: ViewExecutor(x), Records: views(held, ViewRecord), More: len(held) == defaultPage,
-		Events: views(events, ViewEvent), Explanation: explainExecutor(x, len(held)),
+		Executor: ViewExecutor(x), Records: views(held, viewRecord), More: len(held) == defaultPage,
+		Events: views(events, viewEvent), Explanation: explainExecutor(x, len(held)),
 	}, nil
 }
 

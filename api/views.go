@@ -24,8 +24,8 @@ type RecordView struct {
 	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
 }
 
-// ViewRecord is what operators see of a record.
-func ViewRecord(r records.Record) RecordView {
+// viewRecord is what operators see of a record.
+func viewRecord(r records.Record) RecordView {
 	v := RecordView{
 		Record: r.ID.String(), State: string(r.State), Operation: r.Operation, Resource: r.Resource, Realm: r.Realm, Key: r.Key,
 		Executor: r.Executor.String(), ExecutorURL: r.ExecutorURL, Epoch: r.Epoch, Takeovers: r.Takeovers, CreatedAt: r.CreatedAt.UTC(),
@@ -84,8 +84,8 @@ type EventView struct {
 	After    string    `json:"after,omitempty"`
 }
 
-// ViewEvent is what operators see of an event.
-func ViewEvent(e records.Event) EventView {
+// viewEvent is what operators see of an event.
+func viewEvent(e records.Event) EventView {
 	v := EventView{
 		At: e.At.UTC(), Kind: string(e.Kind), Epoch: e.Epoch, Actor: e.Actor, Reason: e.Reason, Before: e.Before, After: e.After,
 	}

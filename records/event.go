@@ -130,6 +130,14 @@ func ValidateOccurrences(all []Occurrence) error {
 	return faults.join()
 }
 
+// Event is what is noted of it, but for the instant.
+func (o Occurrence) Event() Event {
+	return Event{
+		Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
+		Actor: o.Actor, Reason: CutReason(o.Reason), Before: o.Before, After: o.After,
+	}
+}
+
 // CutReason is what is kept of a reason that nobody chose: what a text column
 // takes, up to MaxReasonBytes.
 func CutReason(s string) string {

@@ -19,10 +19,7 @@ func (s *Store) Note(ctx context.Context, all []records.Occurrence) error {
 	}
 	w := newEvents(len(all))
 	for _, o := range all {
-		w.add(o.Ago, records.Event{
-			Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-			Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
-		})
+		w.add(o.Ago, o.Event())
 	}
 	return do(ctx, s, func(ctx context.Context) error {
 		if len(all) == 0 {

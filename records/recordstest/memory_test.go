@@ -314,10 +314,9 @@ func (s *memory) Note(ctx context.Context, all []records.Occurrence) error {
 	}
 	return s.tell(ctx, func(m *model, now time.Time) error {
 		for _, o := range all {
-			m.note(records.Event{
-				At: now.Add(-o.Ago), Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-				Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
-			})
+			e := o.Event()
+			e.At = now.Add(-o.Ago)
+			m.note(e)
 		}
 		return nil
 	})

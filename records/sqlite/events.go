@@ -20,10 +20,8 @@ func (s *Store) Note(ctx context.Context, all []records.Occurrence) error {
 	return s.write(ctx, "note", func(t *tx) error {
 		now, events := t.now(), make([]records.Event, len(all))
 		for i, o := range all {
-			events[i] = records.Event{
-				At: instant(now - micros(o.Ago)), Kind: o.Kind, Record: o.Record, Epoch: o.Epoch, Executor: o.Executor,
-				Actor: o.Actor, Reason: records.CutReason(o.Reason), Before: o.Before, After: o.After,
-			}
+			events[i] = o.Event()
+			events[i].At = instant(now - micros(o.Ago))
 		}
 		t.note(events...)
 		return nil
