@@ -22,7 +22,8 @@ type Interventions interface {
 	// no such state; ErrNotFound.
 	ReleaseByOperator(ctx context.Context, i Intervention) (Record, error)
 	// ResolveByOperator gives an unknown record the outcome that a person has
-	// found out. Errors as ReleaseByOperator.
+	// found out; of one that was erased only the status is stored. Errors as
+	// ReleaseByOperator.
 	ResolveByOperator(ctx context.Context, i Intervention, o Outcome) (Record, error)
 	// Erase forgets what a page of a principal's records says: key, resource,
 	// stored request, headers and body. What keeps a late duplicate from

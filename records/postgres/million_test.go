@@ -112,7 +112,7 @@ var scans = []costed{
 	{"list_unknown", postgres.ListText(records.Filter{State: records.Unknown}), listArgs("NULL", "'unknown'"), 300},
 	{"release_by_operator", postgres.ReleaseByOperator, `(sha256('6001'), 6001, '\x01')`, 3},
 	{"release_of_nothing", postgres.ReleaseByOperator, `(sha256('6001'), 1, '\x01')`, 3},
-	{"resolve_by_operator", postgres.ResolveByOperator, `(sha256('5001'), 5001, '\x01', 201, '\x00', 'body', 1000000)`, 3},
+	{"resolve_by_operator", postgres.ResolveByOperator, `(sha256('5001'), 5001, '\x01', 201, '\x00', 'body', 1000000, '\x00')`, 3},
 	{"examine_realm", postgres.ExamineRealm, `('\x00', 'nobody', 10000)`, 10000},
 	{"erase_records", postgres.EraseRecords, `(` + idArray(6400, 6899) + `, '\x00')`, 1500},
 	{"list_in_progress", postgres.ListText(records.Filter{State: records.InProgress}), listArgs("NULL", "'in_progress'"), 505},

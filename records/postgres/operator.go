@@ -37,6 +37,7 @@ func (s *Store) ResolveByOperator(ctx context.Context, i records.Intervention, o
 		args: []any{
 			i.ID[:], i.Epoch, mark[:],
 			o.Response.Status, records.AppendHeaders(nil, o.Response.Headers), o.Response.Body, o.Retention.Microseconds(),
+			records.AppendHeaders(nil, nil),
 		},
 	})
 }

@@ -97,10 +97,13 @@ UPDATE probate.records r
    AND ` + mayRelease + interveneTail
 
 // resolveByOperator ends an unknown record with a response, at the next epoch.
+// Of one that was erased only the status is stored: who erases again would not
+// find more. $8: no headers.
 const resolveByOperator = `
 UPDATE probate.records r
-   SET state = 'finalized', epoch = r.epoch + 1, attempt = $3::bytea,
-       status = $4::smallint, headers = $5::bytea, body = $6::bytea,
+   SET state = 'finalized', epoch = r.epoch + 1, attempt = $3::bytea, status = $4::smallint,
+       headers = CASE WHEN r.key = '' THEN $8::bytea ELSE $5::bytea END,
+       body = CASE WHEN r.key <> '' THEN $6::bytea END,
        finalized_at = c.now, expires_at = c.now + $7::bigint * interval '1 microsecond'` + interveneHead + `
    AND ` + mayResolve + interveneTail
 

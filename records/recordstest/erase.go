@@ -95,13 +95,17 @@ var eraseRules = group{name: "Erase", alone: true, rules: []rule{
 		held := f.load(done.ID).Record
 		f.equal("response", held.Response, &records.Response{Status: 201})
 	}},
-	{"AnUnknownRecordCanStillBeResolved", func(f *fixture) {
+	{"OfAnUnknownRecordThatIsResolvedOnlyTheStatusIsKept", func(f *fixture) {
 		a := f.active(records.Registration{})
 		realm, principal := person()
 		r := f.reserve(reservationOf(realm, principal, a.ID))
 		f.check(f.store.MarkUnknown(f.Context(), r.ID, r.Fence(), long))
 		f.erases(erasureOf(realm, principal))
-		f.resolved(f.load(r.ID).Record, outcome("found out", long))
+		o := outcome("found out", long)
+		got, err := f.store.ResolveByOperator(f.Context(), intervention(f.load(r.ID).Record), o)
+		f.check(err)
+		f.equal("response", got.Response, &records.Response{Status: o.Response.Status})
+		f.unchanged(got)
 	}},
 	{"LeavesAndCountsWhatIsInProgress", func(f *fixture) {
 		a := f.active(records.Registration{})

@@ -82,6 +82,9 @@ func (m *model) intervene(now time.Time, i records.Intervention, o *records.Outc
 	m.marks[i.ID] = i.Mark(o)
 	if o != nil {
 		r.Response = &o.Response
+		if r.Key == "" { // erased
+			r.Response = &records.Response{Status: o.Response.Status}
+		}
 	}
 	m.note(records.Event{
 		At: now, Kind: kind, Record: r.ID, Epoch: r.Epoch, Executor: r.Executor, Actor: i.Actor, Reason: i.Reason,

@@ -27,7 +27,7 @@ func (s *Store) ResolveByOperator(ctx context.Context, i records.Intervention, o
 	mark, headers := i.Mark(&o), records.AppendHeaders(nil, o.Response.Headers)
 	return s.intervene(ctx, "resolve by operator", i, records.EventResolved, records.Finalized, mark, func(t *tx, now int64) int64 {
 		return t.exec(resolveByOperator, now, i.ID[:], i.Epoch, mark[:], now+micros(o.Retention),
-			o.Response.Status, headers, o.Response.Body)
+			o.Response.Status, headers, o.Response.Body, records.AppendHeaders(nil, nil))
 	})
 }
 

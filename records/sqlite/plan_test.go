@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 		"ListBound":         {sqlite.ListBound, []any{id, 10}, "USING COVERING INDEX sqlite_autoindex_records_1 (id>?)"},
 		"List":              {sqlite.List, []any{id, id, nil, nil, nil, nil, nil, nil, 10}, "USING INDEX sqlite_autoindex_records_1 (id>? AND id<?)"},
 		"ReleaseByOperator": {sqlite.ReleaseByOperator, []any{1, id, 1, id}, "USING INDEX sqlite_autoindex_records_1 (id=?)"},
-		"ResolveByOperator": {sqlite.ResolveByOperator, []any{1, id, 1, id, 1, 1, id, id}, "USING INDEX sqlite_autoindex_records_1 (id=?)"},
+		"ResolveByOperator": {sqlite.ResolveByOperator, []any{1, id, 1, id, 1, 1, id, id, id}, "USING INDEX sqlite_autoindex_records_1 (id=?)"},
 		"EraseRecord":       {sqlite.EraseRecord, []any{id, id}, "USING INDEX sqlite_autoindex_records_1 (id=?)"},
 		"ExamineRealm":      {sqlite.ExamineRealm, []any{id, id, id}, "USING INDEX sqlite_autoindex_records_1 (id>? AND id<?)"},
 		"ReadEvents":        {sqlite.ReadEvents, []any{1, 2, nil, nil, nil, 10}, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},

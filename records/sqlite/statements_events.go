@@ -89,11 +89,13 @@ UPDATE records
    AND ` + mayRelease
 
 // resolveByOperator ends an unknown record with a response, at the next epoch.
-// ?4 mark, ?5 end of retention, ?6 status, ?7 headers, ?8 body.
+// Of one that was erased only the status is stored: who erases again would not
+// find more. ?4 mark, ?5 end of retention, ?6 status, ?7 headers, ?8 body, ?9 no
+// headers.
 const resolveByOperator = `
 UPDATE records
    SET state = 'finalized', epoch = epoch + 1, attempt = ?4, finalized_at = ?1, expires_at = ?5,
-       status = ?6, headers = ?7, body = ?8
+       status = ?6, headers = CASE WHEN key = x'' THEN ?9 ELSE ?7 END, body = CASE WHEN key <> x'' THEN ?8 END
  WHERE ` + intervened + `
    AND ` + mayResolve
 
