@@ -13,9 +13,8 @@ import (
 
 // flowStory is what the demo of a data flow tells, in this order.
 var flowStory = []string{
-	"is asked for the file, from byte 0 on",
+	"is answered STARTING by node-",
 	"the record says: in progress",
-	"is told: started",
 	"is answered STARTED by node-",
 	"do you run it? running, signed",
 	"killed (SIGKILL",
@@ -47,6 +46,11 @@ func TestDataflowDemo(t *testing.T) {
 				t.Fatalf("it does not say, or not here: %s", line)
 			}
 			rest = after
+		}
+		for _, line := range []string{"is asked for the file, from byte 0 on", "is told: started"} { // at about the same time
+			if !strings.Contains(d.said(), line) {
+				t.Errorf("it does not say: %s", line)
+			}
 		}
 		d.leftNothing(t)
 	})
