@@ -5,13 +5,14 @@
 //
 // # Imports
 //
-// Its tests import packages tests/fleet and records/postgres/postgrestest, and a
-// JSON Schema library.
+// Its tests import packages tests/fleet, records/postgres/postgrestest and
+// transfer/move/s3test, and a JSON Schema library.
 //
 // # Reading order
 //
 // fleet_test.go (nodes, and what they are told), source_test.go,
 // controlplane_test.go; then conformance_test.go, the tables, and cases_test.go,
-// what happened to users of comparable systems. bench_test.go is what moving
+// what happened to users of comparable systems; s3_test.go, what is different with
+// objects. bench_test.go is what moving
 // data costs; docs/benchmarks.md has its numbers.
 package flows

@@ -32,6 +32,7 @@ type plane struct {
 	environ  []string
 	extra    string // of every node's dataflows section, two spaces deep
 	datasets string // more of them, four spaces deep
+	stores   string // of S3 that may be written to, comma-separated
 	takeover string // of every node's takeover section
 	from     *source
 	sink     *sink
@@ -91,10 +92,10 @@ dataflows:
     - {id: asset, http: {url: %q}}
     - {id: file, file: {root: in, path: file.bin}}
     - {id: gone, file: {root: in, path: gone.bin}}
-%s  sinks: {http: [%q]}
+%s  sinks: {http: [%q], s3: [%s]}
 %s`, p.store, p.takeover, token, p.control.url, controlToken,
 		filepath.Join(p.dir, "in"), filepath.Join(p.dir, "out"), filepath.Join(p.dir, "own"), filepath.Join(p.dir, "inbox"),
-		p.from.url, p.datasets, p.sink.url, p.extra)
+		p.from.url, p.datasets, p.sink.url, p.stores, p.extra)
 }
 
 // start starts nodes and waits until they serve.
