@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,15 +201,23 @@ func (p *Plane) change(r *http.Request, c command, to records.FlowState, check f
 	}
 }
 
-func (p *Plane) moveTo(ctx context.Context, f records.Flow, t Task, to records.FlowState, to2 *DataAddress, attempt records.Token) (records.Flow, *DataAddress, error) {
+// moveTo moves a flow with a new address, if there is one. What was begun at the
+// old one cannot be gone on with elsewhere, and is taken away.
+func (p *Plane) moveTo(ctx context.Context, f records.Flow, t Task, to records.FlowState, at *DataAddress, attempt records.Token) (records.Flow, *DataAddress, error) {
 	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to}
-	if to2 != nil {
-		t.Address = to2
-		raw, err := t.bytes()
-		if err != nil {
+	elsewhere := false
+	if at != nil {
+		elsewhere = f.Moves && !slices.Equal(t.Destination().place(), at.place())
+		var err error
+		if t, err = p.readdress(f, t, at); err != nil {
 			return f, nil, err
 		}
-		m.Message = raw
+		if m.Message, err = t.bytes(); err != nil {
+			return f, nil, err
+		}
+	}
+	if elsewhere {
+		m.Progress = &records.Progress{Total: f.Progress.Total}
 	}
 	var address *DataAddress
 	if f.State == records.FlowSuspended && p.offers(f, t) { // what was issued before was revoked
@@ -218,7 +227,25 @@ func (p *Plane) moveTo(ctx context.Context, f records.Flow, t Task, to records.F
 		}
 	}
 	moved, err := p.store.MoveFlow(ctx, m)
+	if err == nil && elsewhere {
+		p.discard(ctx, f)
+	}
 	return moved, address, err
+}
+
+// readdress gives a task another address, if there may be written to.
+func (p *Plane) readdress(f records.Flow, t Task, at *DataAddress) (Task, error) {
+	t.Address = at
+	if !f.Moves {
+		return t, nil
+	}
+	if _, err := p.config.Ends.Sink(t); err != nil {
+		return t, &invalid{[]error{err}}
+	}
+	if t.Slot == "" && p.config.Ends.Bound(t) {
+		t.Slot = p.config.Slot
+	}
+	return t, nil
 }
 
 // offers reports whether others come to this fleet for the flow's data, or with

@@ -223,23 +223,34 @@ func (m *Message) fingerprint(withAddress bool) records.Fingerprint {
 		m.ParticipantID, m.CounterPartyID, m.DataspaceContext, m.ProcessID, m.AgreementID, m.DatasetID, m.Profile,
 		fmt.Sprint(m.tracked()), canonical(m.Claims), canonical(m.Labels), canonical(m.Metadata),
 	}
-	if a := m.DataAddress; withAddress && a != nil {
-		parts = append(parts, a.EndpointType, a.Endpoint)
-		var open []string
-		for _, p := range a.Properties {
-			if !secret(p.Name) {
-				open = append(open, canonical([]string{p.Name, p.Value}))
-			}
-		}
-		slices.Sort(open)
-		parts = append(parts, open...)
+	if withAddress {
+		parts = append(parts, m.DataAddress.place()...)
 	}
 	return records.FingerprintOf(parts...)
 }
 
-// secret reports whether a property of that name lets somebody in.
+// place is where an address points, without what lets somebody in there.
+func (a *DataAddress) place() []string {
+	if a == nil {
+		return nil
+	}
+	var open []string
+	for _, p := range a.Properties {
+		if !secret(p.Name) {
+			open = append(open, canonical([]string{p.Name, p.Value}))
+		}
+	}
+	slices.Sort(open)
+	return append([]string{a.EndpointType, a.Endpoint}, open...)
+}
+
+// secret reports whether a property of that name lets somebody in. An object's
+// key does not: it is a name.
 func secret(name string) bool {
 	name = strings.ToLower(name)
+	if name == "keyname" || name == "keyprefix" {
+		return false
+	}
 	for _, part := range []string{"auth", "token", "secret", "password", "credential", "key"} {
 		if strings.Contains(name, part) {
 			return true

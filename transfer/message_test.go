@@ -8,7 +8,7 @@ import (
 const start = `{"messageId":"m","participantId":"p","counterPartyId":"c","dataspaceContext":"x","processId":"tp-1","agreementId":"a",
  "datasetId":"d","profile":"https://w3id.org/dspace-sig/profile/http-push","claims":{},"labels":[],"metadata":{"b":1,"a":{"y":2,"x":[]}},
  "dataAddress":{"@type":"DataAddress","endpointType":"http-push","endpoint":"https://consumer/in","endpointProperties":[
-   {"@type":"EndpointProperty","name":"authorization","value":"T"},{"name":"region","value":"eu"}]}}`
+   {"@type":"EndpointProperty","name":"authorization","value":"T"},{"name":"region","value":"eu"},{"name":"keyName","value":"object"}]}}`
 
 func read(t *testing.T, text string) Message {
 	t.Helper()
@@ -37,6 +37,7 @@ func TestFingerprint(t *testing.T) {
 		"NoClaims":               {`"claims":{},`, ``, true},
 		"AnotherEndpoint":        {`consumer/in`, `consumer/on`, false},
 		"AnotherProperty":        {`"value":"eu"`, `"value":"us"`, false},
+		"AnotherObject":          {`"value":"object"`, `"value":"subject"`, false},
 		"AnotherDataset":         {`"datasetId":"d"`, `"datasetId":"e"`, false},
 		"OtherMetadata":          {`"b":1`, `"b":2`, false},
 		"AClaim":                 {`"claims":{}`, `"claims":{"a":1}`, false},
