@@ -20,10 +20,11 @@ type flowStore interface {
 	records.Flows
 }
 
-// left makes what an executor leaves behind that died while it had a flow: the
+// left makes what an executor leaves behind that died while it had flow f: the
 // flow in a state, and its record in progress.
-func left(t *testing.T, s flowStore, id string, state records.FlowState, slot string) records.Record {
+func left(t *testing.T, s flowStore, state records.FlowState, slot string) records.Record {
 	t.Helper()
+	const id = "f"
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -33,7 +34,7 @@ func left(t *testing.T, s flowStore, id string, state records.FlowState, slot st
 	public, _, err := ed25519.GenerateKey(nil)
 	check(err)
 	e, err := s.Register(t.Context(), records.Registration{
-		ID: records.ExecutorID{byte(len(id)), 1, 7}, Slot: "of " + id, URL: "http://127.0.0.1:2", PublicKey: public, Policy: records.PolicyProbe, LeaseTTL: time.Hour,
+		ID: records.ExecutorID{1, 7}, Slot: "of another", URL: "http://127.0.0.1:2", PublicKey: public, Policy: records.PolicyProbe, LeaseTTL: time.Hour,
 	})
 	check(err)
 	key := records.Key{Realm: "dataflow", Principal: "probate/dataflow/v1", Key: id}
@@ -70,7 +71,7 @@ func TestLeft(t *testing.T) {
 		t.Parallel()
 		var s flowStore
 		r := newRig(t, good, atEase(&s))
-		left(t, s, "f", records.FlowSuspended, "")
+		left(t, s, records.FlowSuspended, "")
 		if status, state, _ := r.ask(http.MethodPost, "/f/resume", `{"messageId":"m"}`); status != http.StatusOK {
 			t.Fatalf("resume: %d %s", status, state)
 		}
@@ -80,7 +81,7 @@ func TestLeft(t *testing.T) {
 		t.Parallel()
 		var s flowStore
 		r := newRig(t, good, atEase(&s))
-		left(t, s, "f", records.FlowSuspended, "")
+		left(t, s, records.FlowSuspended, "")
 		if status, code, _ := r.ask(http.MethodPost, "/f/terminate", `{"messageId":"m"}`); status != http.StatusOK {
 			t.Fatalf("terminate: %d %s", status, code)
 		}
@@ -90,7 +91,7 @@ func TestLeft(t *testing.T) {
 		t.Parallel()
 		var s flowStore
 		r := newRig(t, good, func(p *transfer.Config) { s = p.Store.(flowStore) })
-		record := left(t, s, "f", records.FlowCompleted, "")
+		record := left(t, s, records.FlowCompleted, "")
 		r.await("the record ends", func() bool {
 			h, err := s.Load(t.Context(), record.ID)
 			return err == nil && h.Record.State == records.Finalized
@@ -100,7 +101,7 @@ func TestLeft(t *testing.T) {
 		t.Parallel()
 		var s flowStore
 		r := newRig(t, good, atEase(&s))
-		left(t, s, "f", records.FlowStarted, "elsewhere")
+		left(t, s, records.FlowStarted, "elsewhere")
 		if status, code, _ := r.ask(http.MethodPost, "/f/terminate", `{"messageId":"m"}`); status != http.StatusOK {
 			t.Fatalf("terminate: %d %s", status, code)
 		}
@@ -111,7 +112,7 @@ func TestLeft(t *testing.T) {
 		t.Parallel()
 		var s flowStore
 		r := newRig(t, good, func(p *transfer.Config) { s = p.Store.(flowStore) })
-		left(t, s, "f", records.FlowStarted, "elsewhere")
+		left(t, s, records.FlowStarted, "elsewhere")
 		if _, err := s.WantFlow(t.Context(), "f", records.FlowTerminated, "an operator's"); err != nil {
 			t.Fatal(err)
 		}

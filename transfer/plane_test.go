@@ -204,7 +204,7 @@ func TestCase(t *testing.T) {
 			return content("good"), nil
 		}, func(c *transfer.Config) { c.Rounds = 3 })
 		for _, dataset := range []string{"bad", "good"} {
-			if status, state := r.start(dataset, dataset); status != http.StatusOK || state != "STARTED" {
+			if status, state := r.start(dataset, dataset); status != http.StatusOK { // it may be over by now
 				t.Fatalf("start: %d %s", status, state)
 			}
 		}
