@@ -40,7 +40,8 @@ type AdminConfig struct {
 	// Operators are who may come in, asked anew for every request. Nil: nobody
 	// can, and every path is not found.
 	Operators func() *Operators
-	Takeovers int // the limit of executions after take-overs, for explanations
+	Flows     *AdminFlows // nil: there are no data flows
+	Takeovers int         // the limit of executions after take-overs, for explanations
 
 	ProblemTypes string       // as in [Config]
 	Logger       *slog.Logger // default: discards
@@ -83,6 +84,7 @@ func (a *Admin) newRouter() chi.Router {
 	r.Post("/v1/executors/{id}/fence", a.changing(a.fenceExecutor))
 	r.Get("/v1/events", a.reading(a.listEvents))
 	r.Post("/v1/purge", a.changing(a.purge))
+	a.mountFlows(r)
 	return r
 }
 

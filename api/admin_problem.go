@@ -73,7 +73,7 @@ func refusalOf(err error) *adminError {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case is(records.ErrNotFound):
-		return &adminError{code: adminNotFound, detail: "There is no such record or executor, or it was purged."}
+		return &adminError{code: adminNotFound, detail: "There is no such record, executor or flow, or it was purged."}
 	case is(records.ErrFenced):
 		return &adminError{code: adminConflict}
 	case is(records.ErrLeaseHeld):

@@ -24,6 +24,7 @@ const (
 	EventReleased   EventKind = "released"
 	EventResolved   EventKind = "resolved" // by an operator, as all below
 	EventErased     EventKind = "erased"
+	EventTerminated EventKind = "terminated" // a data flow
 	EventPurged     EventKind = "purged"
 	EventRekeyed    EventKind = "rekeyed"
 )

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,16 +32,9 @@ func (n *node) newDataplane(ctx context.Context) (*dataplane, error) {
 	if !d.Enabled {
 		return nil, nil //nolint:nilnil // then there is none
 	}
-	flows, ok := flowsOf(n.store)
-	if !ok {
-		return nil, errors.New("this store keeps no data flows")
-	}
-	fleet, err := n.store.Fleet(ctx)
-	switch {
-	case err != nil:
+	flows, err := storedFlows(ctx, n.store)
+	if err != nil {
 		return nil, err
-	case fleet.Schema < flowsSchema:
-		return nil, fmt.Errorf("%w: data flows need schema %d, the store is at %d: run the migrations", records.ErrSchemaTooOld, flowsSchema, fleet.Schema)
 	}
 	described, err := d.catalogue()
 	if err != nil {

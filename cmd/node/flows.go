@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/records"
 )
 
@@ -22,6 +25,7 @@ type flowsListCmd struct {
 	State    string       `help:"Only in this state: ${enum}." enum:",PREPARING,PREPARED,STARTING,STARTED,SUSPENDED,COMPLETED,TERMINATED" default:""`
 	After    string       `help:"Go on after this flow." placeholder:"ID"`
 	Limit    int          `help:"How many at most." default:"50"`
+	Remote   Remote       `embed:""`
 	Settings kong.Plugins `embed:"" group:"Settings"`
 }
 
@@ -35,101 +39,62 @@ Examples:
   probate flows list -o json`
 }
 
-// flowView is a flow as JSON. What lets somebody in at its ends is not in it.
-type flowView struct {
-	Flow        string     `json:"flow"`
-	Record      string     `json:"record"`
-	State       string     `json:"state"`
-	Wanted      string     `json:"wanted,omitempty"`
-	Reason      string     `json:"reason,omitempty"`
-	Profile     string     `json:"profile"`
-	Dataset     string     `json:"dataset"`
-	Attempts    int        `json:"attempts"`
-	Executor    string     `json:"executor,omitempty"`
-	ExecutorURL string     `json:"executor_url,omitempty"`
-	Epoch       int64      `json:"epoch,omitempty"`
-	Bytes       int64      `json:"bytes"`
-	TotalBytes  int64      `json:"total_bytes,omitempty"`
-	SHA256      string     `json:"sha256,omitempty"`
-	CreatedAt   time.Time  `json:"created_at"`
-	UpdatedAt   time.Time  `json:"updated_at"`
-	EndedAt     *time.Time `json:"ended_at,omitempty"`
-	Undelivered string     `json:"undelivered,omitempty"` // the oldest callback that waits, and why
-}
-
-func viewFlow(f records.Flow) flowView {
-	v := flowView{
-		Flow: f.ID, Record: f.Record.String(), State: string(f.State), Wanted: string(f.Wanted), Reason: f.Reason,
-		Profile: f.Profile, Dataset: f.Dataset, Attempts: f.Attempts, Epoch: f.Epoch,
-		Bytes: f.Progress.Bytes, TotalBytes: f.Progress.Total, SHA256: hex.EncodeToString(f.Progress.SHA256),
-		CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt,
+// storedFlows are the flows of a store, or what is missing if it keeps none.
+func storedFlows(ctx context.Context, s records.Store) (records.Flows, error) {
+	flows, ok := flowsOf(s)
+	if !ok {
+		return nil, errors.New("this store keeps no data flows")
 	}
-	if !f.EndedAt.IsZero() {
-		v.EndedAt = &f.EndedAt
+	fleet, err := s.Fleet(ctx)
+	if err == nil && fleet.Schema < flowsSchema {
+		err = fmt.Errorf("%w: data flows need schema %d, the store is at %d: run the migrations", records.ErrSchemaTooOld, flowsSchema, fleet.Schema)
 	}
-	if f.Executor != (records.ExecutorID{}) {
-		v.Executor = f.Executor.String()
-	}
-	return v
-}
-
-// withFlows runs f on the flows of the configured store, and says what is
-// missing if it keeps none.
-func (e *env) withFlows(ctx context.Context, c Config, f func(flows records.Flows) error) error {
-	return e.withStore(ctx, c, func(s records.Store) error {
-		flows, ok := flowsOf(s)
-		if !ok {
-			return errors.New("this store keeps no data flows")
-		}
-		fleet, err := s.Fleet(ctx)
-		if err == nil && fleet.Schema < flowsSchema {
-			err = fmt.Errorf("%w: data flows need schema %d, the store is at %d: run the migrations", records.ErrSchemaTooOld, flowsSchema, fleet.Schema)
-		}
-		if err != nil {
-			return err
-		}
-		return f(flows)
-	})
+	return flows, err
 }
 
 // Run implements the subcommand.
 func (c *flowsListCmd) Run(ctx context.Context, e *env) error {
-	config, err := e.storeConfig(c.Settings)
-	if err != nil {
-		return err
-	}
 	if c.Limit < 1 || c.Limit > 1000 {
 		return usageError{fmt.Errorf("--limit %d: want 1 to 1000", c.Limit)}
 	}
-	var page records.FlowPage
-	err = e.withFlows(ctx, config, func(flows records.Flows) error {
-		page, err = flows.ListFlows(ctx, records.FlowFilter{State: records.FlowState(c.State), After: c.After, Limit: c.Limit})
-		return err
-	})
+	var result api.FlowList
+	err := e.either(ctx, c.Remote, c.Settings,
+		func(node *adminClient) error {
+			return node.call(ctx, http.MethodGet, "/v1/flows", c.query(), nil, &result)
+		},
+		func(_ Config, s records.Store) error {
+			flows, err := storedFlows(ctx, s)
+			if err == nil {
+				result, err = api.ListFlows(ctx, flows, records.FlowFilter{State: records.FlowState(c.State), After: c.After, Limit: c.Limit})
+			}
+			return err
+		})
 	if err != nil {
 		return err
 	}
-	views := make([]flowView, 0, len(page.Flows))
-	for _, f := range page.Flows {
-		views = append(views, viewFlow(f))
-	}
-	result := struct {
-		Flows []flowView `json:"flows"`
-		More  bool       `json:"more"`
-		Next  string     `json:"next,omitempty"`
-	}{views, page.More, page.Next}
 	return e.show(result, func(w *text) {
-		rows := make([][]cell, 0, len(views))
-		for _, v := range views {
+		rows := make([][]cell, 0, len(result.Flows))
+		for _, v := range result.Flows {
 			row := words(harmless(v.Flow), v.State, harmless(v.Dataset), fmt.Sprint(v.Bytes), fmt.Sprint(v.Attempts), v.Executor, age(time.Since(v.CreatedAt)))
 			row[1].colour = flowColour(v.State)
 			rows = append(rows, row)
 		}
 		e.table(w, []string{"FLOW", "STATE", "DATASET", "BYTES", "ATTEMPTS", "EXECUTOR", "AGE"}, rows)
-		if page.More {
-			w.printf("more: --after %s\n", harmless(page.Next))
+		if result.More {
+			w.printf("more: --after %s\n", harmless(result.Next))
 		}
 	})
+}
+
+// query is the same for a node.
+func (c *flowsListCmd) query() url.Values {
+	q := url.Values{"limit": {strconv.Itoa(c.Limit)}}
+	for name, word := range map[string]string{"state": c.State, "after": c.After} {
+		if word != "" {
+			q.Set(name, word)
+		}
+	}
+	return q
 }
 
 func flowColour(state string) colour {
@@ -147,6 +112,7 @@ func flowColour(state string) colour {
 
 type flowsShowCmd struct {
 	Flow     string       `arg:"" help:"The flow's id: the processId of its messages."`
+	Remote   Remote       `embed:""`
 	Settings kong.Plugins `embed:"" group:"Settings"`
 }
 
@@ -159,29 +125,26 @@ func (flowsShowCmd) Help() string {
 
 // Run implements the subcommand.
 func (c *flowsShowCmd) Run(ctx context.Context, e *env) error {
-	config, err := e.storeConfig(c.Settings)
-	if err != nil {
-		return err
-	}
-	var held records.HeldFlow
-	err = e.withFlows(ctx, config, func(flows records.Flows) error {
-		held, err = flows.LoadFlow(ctx, c.Flow)
-		return err
-	})
+	var v api.FlowView
+	err := e.either(ctx, c.Remote, c.Settings,
+		func(node *adminClient) error { return node.call(ctx, http.MethodGet, flowPath(c.Flow), nil, nil, &v) },
+		func(_ Config, s records.Store) error {
+			flows, err := storedFlows(ctx, s)
+			if err == nil {
+				v, err = api.ShowFlow(ctx, flows, c.Flow)
+			}
+			return err
+		})
 	if err != nil {
 		return fmt.Errorf("flow %q: %w", c.Flow, err)
 	}
-	return e.showFlow(held)
+	return e.showFlow(v)
 }
 
-func (e *env) showFlow(h records.HeldFlow) error {
-	v := viewFlow(h.Flow)
-	if h.InProgress() {
-		v.Executor, v.ExecutorURL, v.Epoch = h.Fence.Executor.String(), h.URL, h.Fence.Epoch
-	}
-	if c := h.Callback; c != nil {
-		v.Undelivered = fmt.Sprintf("%s, %d tries: %s", c.Event, c.Tries, c.Reason)
-	}
+// flowPath is where a node tells of a flow, whatever its id.
+func flowPath(id string) string { return "/v1/flows/" + url.PathEscape(id) }
+
+func (e *env) showFlow(v api.FlowView) error {
 	return e.show(v, func(w *text) {
 		line := func(name, value string, c colour) {
 			if value != "" {
@@ -208,69 +171,65 @@ func (e *env) showFlow(h records.HeldFlow) error {
 type flowsTerminateCmd struct {
 	Flow     string        `arg:"" help:"The flow's id: the processId of its messages."`
 	Reason   string        `required:"" help:"Why; the control plane's status says so."`
-	Wait     time.Duration `help:"How long to wait for the bytes to stop." default:"30s"`
+	Wait     time.Duration `help:"How long to wait for the bytes to stop, straight on the store." default:"30s"`
+	Operator string        `help:"Who says so, straight on the store. Default: $$USER." placeholder:"NAME"`
+	Remote   Remote        `embed:""`
 	Settings kong.Plugins  `embed:"" group:"Settings"`
 }
 
 // Help is shown below the flags.
 func (flowsTerminateCmd) Help() string {
 	return `What is wanted is written to the store. The node that moves the bytes sees it when it writes its progress, and stops; if
-that node is dead, another takes the flow over in order to end it.
+that node is dead, another takes the flow over in order to end it. With --node the node that moves the bytes is told at once.
 
-Example:
+Examples:
 
-  probate flows terminate tp-1 --reason "wrong dataset"`
+  probate flows terminate tp-1 --reason "wrong dataset"
+  probate flows terminate tp-1 --reason "wrong dataset" --node https://10.0.0.7:8081`
 }
 
 // Run implements the subcommand.
 func (c *flowsTerminateCmd) Run(ctx context.Context, e *env) error {
-	config, err := e.storeConfig(c.Settings)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, errNotStopped)
-	defer cancel()
-	var ended records.HeldFlow
-	err = e.withFlows(ctx, config, func(flows records.Flows) error {
-		ended, err = terminateFlow(ctx, flows, c.Flow, c.Reason)
-		return err
-	})
+	var now api.FlowView
+	err := e.either(ctx, c.Remote, c.Settings,
+		func(node *adminClient) error {
+			return node.call(ctx, http.MethodPost, flowPath(c.Flow)+"/terminate", nil, map[string]string{"reason": c.Reason}, &now)
+		},
+		func(_ Config, s records.Store) error {
+			flows, err := storedFlows(ctx, s)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, errNotStopped)
+			defer cancel()
+			done, err := api.TerminateFlow(ctx, api.AdminFlows{Store: flows}, s, c.Flow, e.operator(c.Operator), c.Reason)
+			now = done.Now
+			return err
+		})
 	if err != nil {
 		return fmt.Errorf("flow %q: %w", c.Flow, err)
 	}
-	return e.showFlow(ended)
+	if err := e.showFlow(now); err != nil {
+		return err
+	}
+	if now.State != string(records.FlowTerminated) {
+		return fmt.Errorf("flow %q: %w", c.Flow, errNotStopped)
+	}
+	return nil
 }
 
 // errNotStopped: it will be, but nobody has said so yet.
 var errNotStopped = errors.New("that it is to end is written down, and it has not ended yet")
 
-// terminateFlow ends a flow that nobody runs, or has who runs it end it, and
-// waits for that.
-func terminateFlow(ctx context.Context, flows records.Flows, id, reason string) (records.HeldFlow, error) {
-	attempt := records.NewToken()
-	for look := time.NewTicker(100 * time.Millisecond); ; {
-		h, err := flows.LoadFlow(ctx, id)
-		switch {
-		case err != nil:
-			return h, err
-		case h.Flow.State == records.FlowTerminated && (h.Flow.Reason == reason || h.Flow.Attempt == attempt):
-			return h, nil
-		case h.Flow.State.Terminal():
-			return h, fmt.Errorf("it is %s, which is final", h.Flow.State)
-		case h.Flow.Moves && h.Flow.State.Running():
-			_, err = flows.WantFlow(ctx, id, records.FlowTerminated, reason)
-		default:
-			_, err = flows.MoveFlow(ctx, records.FlowMove{
-				ID: id, Attempt: attempt, Version: h.Flow.Version, To: records.FlowTerminated, Reason: reason, Tokens: []byte{},
-			})
-		}
-		if err != nil && !errors.Is(err, records.ErrFenced) {
-			return h, err
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return h, context.Cause(ctx)
-		}
+// adminFlows are what this node's operator API serves of flows: those of its
+// store, also where it moves no data itself.
+func (n *node) adminFlows() *api.AdminFlows {
+	if n.flows == nil {
+		return nil
 	}
+	f := &api.AdminFlows{Store: n.flows}
+	if n.data != nil {
+		f.Terminate = n.data.Terminate
+	}
+	return f
 }

@@ -43,7 +43,8 @@ type node struct {
 
 	operators atomic.Pointer[api.Operators] // nil: no operator API
 
-	data *dataplane // nil: it moves no data
+	flows records.Flows // nil: the store keeps none
+	data  *dataplane    // nil: it moves no data
 
 	leaving atomic.Bool // readiness fails from here on
 }
@@ -115,6 +116,9 @@ func (n *node) join(ctx context.Context) error {
 		return err
 	}
 	n.metrics.watch(n) //nolint:contextcheck // metrics are read whenever somebody scrapes them
+	if flows, err := storedFlows(ctx, n.store); err == nil {
+		n.flows = flows
+	}
 	n.data, err = n.newDataplane(ctx)
 	return err
 }

@@ -56,7 +56,7 @@ func (x *examination) operators() {
 func (n *node) newAdmin() *api.Admin {
 	return api.NewAdmin(api.AdminConfig{
 		Store: n.store, Node: n.takeover, Operators: n.operators.Load, Takeovers: n.config.Takeover.Takeovers,
-		ProblemTypes: n.config.ProblemTypes, Logger: n.log,
+		ProblemTypes: n.config.ProblemTypes, Logger: n.log, Flows: n.adminFlows(),
 		Ask: func(ctx context.Context, h records.Held) (api.Sight, error) {
 			return sightOf(n.asker.Probe(ctx, h.Executor, h.Record.ID, h.Record.Epoch)), nil
 		},

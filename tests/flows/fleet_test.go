@@ -24,6 +24,16 @@ import (
 // token is what control planes come with.
 const token = "a-token-of-the-control-plane"
 
+// Tokens of operators.
+const (
+	adasToken = "a-token-that-may-operate"
+	evesToken = "a-token-that-may-read"
+)
+
+func operatorLines() []byte {
+	return fmt.Appendf(nil, "operate ada sha256:%x\nread eve sha256:%x\n", sha256.Sum256([]byte(adasToken)), sha256.Sum256([]byte(evesToken)))
+}
+
 // plane is a fleet that moves data, and everything around it.
 type plane struct {
 	t        testing.TB
@@ -60,8 +70,10 @@ func newPlane(t testing.TB, n int) *plane {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, "in", "file.bin"), p.from.data, 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{"in/file.bin": p.from.data, "operators": operatorLines()} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return p
 }
@@ -72,6 +84,7 @@ func (p *plane) configuration() string {
 	return fmt.Sprintf(`store: %s
 listen: 127.0.0.1:0
 internal: {listen: "127.0.0.1:0", allow: [127.0.0.0/8]}
+operators: {tokens_file: %q}
 takeover: {heartbeat: 150ms, statement_timeout: 500ms, lease_ttl: 3s, margin: 700ms, confirm_down: 300ms, probe_budget: 2500ms, dial_timeout: 400ms, header_timeout: 500ms, sweep_every: 1s, %s}
 log: {format: json, level: debug}
 dataflows:
@@ -93,7 +106,7 @@ dataflows:
     - {id: file, file: {root: in, path: file.bin}}
     - {id: gone, file: {root: in, path: gone.bin}}
 %s  sinks: {http: [%q], s3: [%s]}
-%s`, p.store, p.takeover, token, p.control.url, controlToken,
+%s`, p.store, filepath.Join(p.dir, "operators"), p.takeover, token, p.control.url, controlToken,
 		filepath.Join(p.dir, "in"), filepath.Join(p.dir, "out"), filepath.Join(p.dir, "own"), filepath.Join(p.dir, "inbox"),
 		p.from.url, p.datasets, p.sink.url, p.stores, p.extra)
 }
@@ -216,6 +229,7 @@ func message(id, profile string, replaced map[string]any) map[string]any {
 		"messageId": "m-" + id, "participantId": "provider", "counterPartyId": "consumer", "dataspaceContext": "space",
 		"processId": id, "agreementId": "agreement", "datasetId": "asset", "profile": profile,
 		"claims": map[string]any{"membership": "active"}, "labels": []string{"gold"}, "metadata": map[string]any{},
+		"@context": []string{"https://w3id.org/dspace-sig/v1.0"}, "later": map[string]any{"nobody": nil}, // not known, and ignored
 	}
 	maps.Copy(m, replaced)
 	for name, value := range m {
