@@ -51,6 +51,22 @@ func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reas
 	}
 }
 
+// Terminate ends a flow at an operator's wish. Nil also if who moves the bytes
+// has not confirmed yet that they have stopped: what is wanted is written down.
+// ErrFenced: it has ended otherwise.
+func (p *Plane) Terminate(ctx context.Context, id, reason string) error {
+	_, err := p.order(ctx, id, records.FlowTerminated, reason)
+	if told, is := errors.AsType[*problem](err); is {
+		switch told.code {
+		case "order_pending":
+			return nil
+		case "flow_has_ended":
+			return errors.Join(records.ErrFenced, err)
+		}
+	}
+	return err
+}
+
 // moveIdle moves a flow that nobody runs, and takes away what it left.
 func (p *Plane) moveIdle(ctx context.Context, f records.Flow, to records.FlowState, reason string, attempt records.Token) (records.Flow, error) {
 	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to, Reason: reason, Tokens: []byte{}}
