@@ -119,6 +119,13 @@ func (c *copying) attempt(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.part != nil && body.From > 0 && c.length >= 0 && body.Length != c.length {
+		// Whatever its validator says, these bytes do not belong to the first ones.
+		if err := c.forget(ctx); err != nil {
+			return err
+		}
+		return transient(AtSource, ErrChanged, fmt.Errorf("%d bytes, it had %d", body.Length, c.length))
+	}
 	if err := c.admit(body); err != nil {
 		return err
 	}

@@ -165,6 +165,26 @@ func TestFileSink(t *testing.T) {
 		f.wantNames(t, 1)
 	})
 
+	t.Run("RefusesTheNameOfAPart", func(t *testing.T) {
+		t.Parallel()
+		to := newFile(t)
+		part, err := to.sink().Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "one", Epoch: 1}, Length: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(to.root)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		theirs := move.FileSink{Root: to.root, Path: entries[0].Name()}
+		if _, err := theirs.Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "two", Epoch: 1}, Length: 1}); !errors.Is(err, move.ErrRefused) {
+			t.Errorf("begin: %v", err)
+		}
+		if err := errors.Join(part.Seal(), part.Commit(t.Context())); err != nil {
+			t.Errorf("the part is spoilt: %v", err)
+		}
+	})
+
 	t.Run("LeavesOtherFlowsAlone", func(t *testing.T) {
 		t.Parallel()
 		f := newFile(t)

@@ -82,6 +82,10 @@ func (s FileSink) open(missing bool) (root, dir *os.Root, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if isPartName(filepath.Base(s.Path)) {
+		shut(root)
+		return nil, nil, fatal(AtSink, ErrRefused, errors.New("the name is kept for what is being written"))
+	}
 	folder := filepath.Dir(s.Path)
 	if missing {
 		err = root.MkdirAll(folder, 0o750)

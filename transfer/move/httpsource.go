@@ -98,7 +98,7 @@ func (s HTTPSource) read(r *http.Response, from int64, validator string) (*Body,
 		return b, nil
 	case http.StatusPartialContent:
 		at, total, ok := contentRange(r.Header)
-		if from == 0 || !ok || at != from || !sameVersion(b.Validator, validator) {
+		if from == 0 || !ok || at != from || !goesOn(r.Header, validator) {
 			return nil, unasked(from)
 		}
 		b.From, b.Length, b.Validator = from, total, validator
@@ -123,8 +123,20 @@ func unasked(from int64) error {
 	return fatal(AtSource, ErrRefused, errors.New("a range that nobody asked for"))
 }
 
-// sameVersion compares the validator of an answer with the one that was sent.
-// An answer without one is believed: the server honoured If-Range.
+// goesOn reports whether a range is of the version that was asked for. Where
+// there is an entity tag a range must carry it (RFC 9110 15.3.7), so one without
+// comes from a server that may not know If-Range either. Last-Modified may be
+// left out.
+func goesOn(h http.Header, sent string) bool {
+	if strings.HasPrefix(sent, `"`) {
+		return h.Get("ETag") == sent
+	}
+	modified := h.Get("Last-Modified")
+	return modified == "" || modified == sent
+}
+
+// sameVersion compares the validator of an answer without content with the one
+// that was sent. Errors often carry none.
 func sameVersion(answered, sent string) bool {
 	return answered == "" || answered == sent || strings.HasPrefix(sent, `"`) != strings.HasPrefix(answered, `"`)
 }

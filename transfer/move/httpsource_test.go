@@ -93,6 +93,34 @@ func TestHTTPSource(t *testing.T) {
 		to.wantContent(t, want)
 	})
 
+	t.Run("BelievesNoRangeThatDoesNotFit", func(t *testing.T) {
+		t.Parallel()
+		// Servers that know ranges and nothing else.
+		modified := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
+		for name, c := range map[string]struct{ header, value, length string }{
+			"AnETagIsMissing":    {"ETag", `"one"`, "1048576"},
+			"TheLengthIsAnother": {"Last-Modified", modified, "2000000"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				var asked atomic.Int32
+				want, to := content(1<<20), newFile(t)
+				s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					if asked.Add(1) == 1 {
+						w.Header().Set(c.header, c.value)
+						w.Header().Set("Content-Length", c.length)
+						_, _ = w.Write(make([]byte, 1<<19))
+						panic(http.ErrAbortHandler)
+					}
+					r.Header.Del("If-Range")
+					http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(want))
+				})
+				mustCopy(t, job(move.HTTPSource{URL: s.URL, Transport: transport(t)}, to.sink()), want)
+				to.wantContent(t, want)
+			})
+		}
+	})
+
 	t.Run("ResumesByLastModified", func(t *testing.T) {
 		t.Parallel()
 		want, to := content(1<<20), newFile(t)

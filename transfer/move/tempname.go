@@ -53,6 +53,15 @@ func parsePartName(family, s string) (partName, bool) {
 	return n, err == nil && n.String() == s && (suffix == suffixPart || suffix == suffixOld)
 }
 
+// isPartName reports whether a file's name is kept for parts, of whatever flow.
+func isPartName(s string) bool {
+	if len(s) < 33 {
+		return false
+	}
+	_, ok := parsePartName(s[1:33], s)
+	return ok
+}
+
 // parts lists what the flow has in a folder, the newest epoch first.
 func parts(dir *os.Root, family string) ([]partName, error) {
 	d, err := dir.Open(".")
