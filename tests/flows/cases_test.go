@@ -9,13 +9,19 @@ import (
 	"testing"
 )
 
+// play is one case.
+type play struct {
+	name string
+	play func(t *testing.T)
+}
+
 // TestCase plays what happened to the users of comparable systems.
 func TestCase(t *testing.T) {
+	for _, c := range alone {
+		t.Run(c.name, c.play)
+	}
 	t.Parallel()
-	for _, c := range []struct {
-		name string
-		play func(t *testing.T)
-	}{
+	for _, c := range []play{
 		{"F01_ASlowCopyAndItsDuplicatesReadTheSourceOnce", f01},
 		{"F02_ADuplicateWhileItRunsFindsIt", f02},
 		{"F03_ADuplicateAfterTheEndMovesNothing", f03},

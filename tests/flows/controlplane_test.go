@@ -4,6 +4,7 @@ package flows_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ type controlPlane struct {
 	tries   map[string]int // by event, accepted or not
 	ids     map[string]string
 	schemas map[string]*jsonschema.Schema
-	planes  []string // registrations
+	planes  int // registrations that were accepted
 }
 
 // word is one callback that was accepted.
@@ -123,7 +124,7 @@ func (c *controlPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v4/dataplanes" && r.Method == http.MethodPut {
 		checkJSON(c.t, c.schemas["registration"], "registration", body)
 		c.mu.Lock()
-		c.planes = append(c.planes, string(body))
+		c.planes++
 		c.mu.Unlock()
 		return
 	}
@@ -147,7 +148,29 @@ func (c *controlPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.t.Errorf("callback comes with %q", got)
 	}
 	checkJSON(c.t, c.schemas["status"], "callback "+event, body)
+	c.checkWord(flow, event, body)
 	c.note(flow, event, string(body))
+}
+
+// meant are the states that events tell.
+var meant = map[string]string{"prepared": "PREPARED", "started": "STARTED", "completed": "COMPLETED", "errored": "TERMINATED"}
+
+// checkWord demands that a callback says what its path says.
+func (c *controlPlane) checkWord(flow, event string, body []byte) {
+	var said struct{ DataFlowID, State, Error string }
+	if err := json.Unmarshal(body, &said); err != nil {
+		c.t.Errorf("callback %s: %v", event, err)
+	}
+	if said.DataFlowID != flow || said.State != meant[event] || (said.Error != "") != (event == "errored") {
+		c.t.Errorf("callback %s of %s says %s", event, flow, body)
+	}
+}
+
+// registered is how often a data plane was registered.
+func (c *controlPlane) registered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.planes
 }
 
 // next is the status to answer an event with.

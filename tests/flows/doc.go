@@ -11,8 +11,10 @@
 // # Reading order
 //
 // fleet_test.go (nodes, and what they are told), source_test.go,
-// controlplane_test.go; then conformance_test.go, the tables, and cases_test.go,
-// what happened to users of comparable systems; s3_test.go, what is different with
-// objects. bench_test.go is what moving
-// data costs; docs/benchmarks.md has its numbers.
+// controlplane_test.go; conformance_test.go, the tables, and data_test.go, what
+// others come for or with; cases_test.go, cases_death_test.go and
+// memory_*_test.go, what happened to users of comparable systems;
+// s3_test.go, what is different with objects; commands_test.go, what operators
+// do. bench_test.go is what moving data costs; docs/benchmarks.md has its
+// numbers. race_test.go and norace_test.go tell how the binary is to be built.
 package flows
