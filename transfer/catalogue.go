@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -289,6 +290,9 @@ func (c *Catalogue) Bound(t Task) bool {
 	return err == nil && !c.roots[root].Shared
 }
 
+// longestStep is how long a file's name may be on every file system in use.
+const longestStep = 143
+
 // Inbox implements [Ends].
 func (c *Catalogue) Inbox(t Task) (move.Sink, error) {
 	r, ok := c.roots[c.ReceiveIn]
@@ -296,6 +300,11 @@ func (c *Catalogue) Inbox(t Task) (move.Sink, error) {
 		return nil, errors.New("this data plane receives no pushes")
 	}
 	// The id may hold anything; as a file's name it is one step, and a name.
-	name := path.Join("flows", "f-"+url.PathEscape(t.message().ProcessID))
+	step := "f-" + url.PathEscape(t.message().ProcessID)
+	if len(step) > longestStep { // not every id fits into a name; no escaped one has a "%%"
+		sum := sha256.Sum256([]byte(t.message().ProcessID))
+		step = fmt.Sprintf("f-%%%%%x", sum)
+	}
+	name := path.Join("flows", step)
 	return move.FileSink{Root: r.Path, Path: filepath.FromSlash(name)}, nil
 }

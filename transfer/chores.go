@@ -65,7 +65,7 @@ func (p *Plane) gather(ctx context.Context) {
 				p.complain(ctx, "run a stray", err)
 			}
 		}
-		if len(strays) < strayBatch {
+		if len(strays) == 0 { // a page may be short, where messages cannot be opened
 			return
 		}
 	}

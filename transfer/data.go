@@ -166,6 +166,11 @@ func (p *Plane) stream(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return refused(http.StatusBadGateway, "source_failed", err.Error())
 	}
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	// Neither end may hold the other up for ever.
+	stalled := time.AfterFunc(p.config.StallTimeout, func() { cut(move.ErrStalled) })
+	defer stalled.Stop()
 	from := rangeStart(r)
 	validator := strings.Trim(r.Header.Get("If-Range"), `"`)
 	body, err := p.openAt(ctx, source, from, validator)
@@ -173,6 +178,9 @@ func (p *Plane) stream(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return sourceProblem(err)
 	}
 	defer body.Close()
+	if p.config.MaxBytes > 0 && body.Length > p.config.MaxBytes {
+		return refused(http.StatusBadGateway, "source_failed", "the dataset is larger than allowed")
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Cache-Control", "no-store")
@@ -195,7 +203,10 @@ func (p *Plane) stream(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	// A reader that takes nothing must not hold up who waits for the cut.
 	control := http.NewResponseController(w)
 	defer context.AfterFunc(ctx, func() { _ = control.SetWriteDeadline(time.Now()) })()
-	n, err := io.Copy(w, reading{ctx, body})
+	n, err := io.Copy(w, &reading{
+		ctx: ctx, body: body, at: body.From, most: p.config.MaxBytes,
+		moved: func() { stalled.Reset(p.config.StallTimeout) },
+	})
 	switch {
 	case err != nil:
 		return &broken{err}
@@ -237,18 +248,28 @@ func rangeStart(r *http.Request) int64 {
 	return n
 }
 
-// reading ends with its context.
+// reading ends with its context, and at the limit.
 type reading struct {
-	ctx context.Context
-	io.Reader
+	ctx   context.Context
+	body  io.Reader
+	moved func()
+	at    int64
+	most  int64 // 0: no limit
 }
 
 // Read implements [io.Reader].
-func (r reading) Read(b []byte) (int, error) {
+func (r *reading) Read(b []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
-	n, err := r.Reader.Read(b)
+	r.moved() // what was read before has been written
+	n, err := r.body.Read(b)
+	if n > 0 {
+		r.moved()
+	}
+	if r.at += int64(n); r.most > 0 && r.at > r.most {
+		return 0, move.ErrTooLarge
+	}
 	if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx)
 	}

@@ -157,6 +157,9 @@ func (m *Message) fold() (faults []error) {
 	if m.ProcessID != "" && !records.ValidFlowID(m.ProcessID) {
 		faults = append(faults, errors.New("processId: want 1 to 255 bytes without control characters"))
 	}
+	if m.ProcessID == "." || m.ProcessID == ".." {
+		faults = append(faults, errors.New("processId: is no step of a path"))
+	}
 	if m.Profile != "" {
 		if _, err := direction(m.Profile); err != nil {
 			faults = append(faults, err)
@@ -167,6 +170,9 @@ func (m *Message) fold() (faults []error) {
 	}
 	if err := checkURL(m.CallbackAddress); err != nil {
 		faults = append(faults, fmt.Errorf("callbackAddress: %w", err))
+	}
+	if strings.Contains(m.CallbackAddress, "?") { // addresses begin with it; and it is stored as it is, so no place for a secret
+		faults = append(faults, errors.New("callbackAddress: has a query"))
 	}
 	return append(faults, m.DataAddress.check()...)
 }

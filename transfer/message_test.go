@@ -68,6 +68,22 @@ func TestFingerprint(t *testing.T) {
 	})
 }
 
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ old, new, says string }{
+		"WithASecretInItsCallbackAddress": {`"messageId":"m"`, `"messageId":"m","callbackAddress":"http://c/x?token=T"`, "has a query"},
+		"WithAnIDThatLeadsUpwards":        {`"processId":"tp-1"`, `"processId":".."`, "no step"},
+	} {
+		t.Run(name+"IsRefused", func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(start, c.old, c.new, 1)
+			if _, err := readMessage(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, want %q", text, err, c.says)
+			}
+		})
+	}
+}
+
 func TestDirection(t *testing.T) {
 	t.Parallel()
 	for profile, want := range map[string]Direction{

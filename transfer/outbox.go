@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -104,6 +105,9 @@ func (p *Plane) deliverOne(ctx context.Context, c records.Callback) {
 		err = p.store.CallbackDone(ctx, c.Flow, c.Version)
 	default:
 		reason := fmt.Sprintf("status %d", status)
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err // the address may let somebody in
+		}
 		if err != nil {
 			reason = err.Error()
 		}

@@ -90,6 +90,24 @@ func TestCallbacks(t *testing.T) {
 			t.Errorf("the refused one was sent %d times", n)
 		}
 	})
+	t.Run("ThatFailDoNotTellTheirAddress", func(t *testing.T) {
+		t.Parallel()
+		var s flowStore
+		r := newRig(t, good, func(p *transfer.Config) { s = p.Store.(flowStore) })
+		r.ask(http.MethodPost, "/start", `{"messageId":"m","participantId":"p","counterPartyId":"c","dataspaceContext":"x","processId":"f","agreementId":"a",
+			"datasetId":"d","profile":"x-push","callbackAddress":"http://127.0.0.1:1/secret","dataAddress":{"endpointType":"file","endpoint":"file://f"}}`)
+		var reason string
+		r.await("it fails", func() bool {
+			h, err := s.LoadFlow(t.Context(), "f")
+			if err == nil && h.Callback != nil {
+				reason = h.Callback.Reason
+			}
+			return reason != ""
+		})
+		if strings.Contains(reason, "secret") {
+			t.Errorf("reason = %q", reason)
+		}
+	})
 	t.Run("TakeTheTokenNowhereElse", func(t *testing.T) {
 		t.Parallel()
 		home, elsewhere := newControl(t), newControl(t)

@@ -7,8 +7,10 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	mathrand "math/rand/v2"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/probate-dev/probate/records"
 )
@@ -51,8 +53,11 @@ func (p *Plane) reissue(ctx context.Context, id string) (records.Flow, *DataAddr
 			return f, nil, err
 		}
 		moved, err := p.store.MoveFlow(ctx, records.FlowMove{ID: id, Attempt: records.NewToken(), Version: f.Version, To: f.State, Tokens: tokens})
-		if err == nil || !errors.Is(err, records.ErrFenced) || try == 5 {
+		if err == nil || !errors.Is(err, records.ErrFenced) || try == 100 {
 			return moved, address, err
+		}
+		if !sleep(ctx, mathrand.N(10*time.Millisecond)) { //nolint:gosec // others ask at the same moment: spread, not secret
+			return f, nil, context.Cause(ctx)
 		}
 	}
 }

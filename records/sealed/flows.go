@@ -88,12 +88,18 @@ func (f *Flows) WantFlow(ctx context.Context, id string, wanted records.FlowStat
 // StrayFlows leaves out flows whose messages cannot be opened here: a node with
 // the key will see to them.
 func (f *Flows) StrayFlows(ctx context.Context, idle time.Duration, after string, limit int) ([]records.Flow, error) {
-	strays, err := f.Flows.StrayFlows(ctx, idle, after, limit)
-	readable := strays[:0]
-	for _, flow := range strays {
-		if flow, bad := f.opened(ctx, flow, nil); bad == nil {
-			readable = append(readable, flow)
+	for {
+		strays, err := f.Flows.StrayFlows(ctx, idle, after, limit)
+		var readable []records.Flow
+		for _, flow := range strays {
+			after = flow.ID
+			if flow, bad := f.opened(ctx, flow, nil); bad == nil {
+				readable = append(readable, flow)
+			}
+		}
+		// A page of which nothing can be read is not the end.
+		if err != nil || len(readable) > 0 || len(strays) == 0 || len(strays) < limit {
+			return readable, err
 		}
 	}
-	return readable, err
 }
