@@ -153,12 +153,22 @@ func (p *Plane) resume(r *http.Request) (*answer, error) {
 		return nil, err
 	}
 	a.bare = false
-	if a.flow.Moves {
-		held, err := p.ensure(r.Context(), a.flow.ID, startPatience)
-		a.flow = held.Flow
-		return a, err
+	if !a.flow.Moves {
+		return p.readmit(r.Context(), a)
 	}
-	return a, nil
+	held, err := p.ensure(r.Context(), a.flow.ID, startPatience)
+	a.flow = held.Flow
+	return a, err
+}
+
+// readmit answers the repeat of a resume whose answer was lost, and with it the
+// address, with a new one.
+func (p *Plane) readmit(ctx context.Context, a *answer) (*answer, error) {
+	t, err := taskOf(a.flow.Message)
+	if err == nil && a.replayed && p.offers(a.flow, t) {
+		a.flow, a.address, err = p.reissue(ctx, a.flow.ID)
+	}
+	return a, err
 }
 
 // change moves a flow that nobody runs into a running state, with the address

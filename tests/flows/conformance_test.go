@@ -162,6 +162,7 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST suspend", body: reason, status: 200},
 			{do: "POST completed", status: 409, code: "wrong_state"},
 			{do: "POST resume", body: word1, status: 200, state: "STARTED", address: true},
+			{do: "POST resume", body: word1, status: 200, state: "STARTED", address: true, replay: true},
 			{do: "POST completed", body: map[string]any{}, status: 200, becomes: "COMPLETED"},
 			{do: "POST completed", status: 200, replay: true},
 			{do: "POST terminate", body: word1, status: 409, code: "flow_has_ended"},
@@ -188,6 +189,8 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST prepare", body: prepare("consumerpush", httpPush), status: 200, state: "PREPARED", address: true, replay: true},
 			{do: "POST started", body: map[string]any{"messageId": "m", "dataAddress": p.toHTTP("/data")}, status: 400, code: "invalid_message"},
 			{do: "POST started", body: word1, status: 200, becomes: "STARTED"},
+			{do: "POST suspend", body: word1, status: 200, becomes: "SUSPENDED"},
+			{do: "POST resume", body: word1, status: 200, state: "STARTED", address: true},
 			{do: "POST completed", status: 200, becomes: "COMPLETED"},
 		},
 		"PreparedAndTerminated": {

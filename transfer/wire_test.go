@@ -1,0 +1,98 @@
+package transfer_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/probate-dev/probate/transfer"
+	"github.com/probate-dev/probate/transfer/move"
+)
+
+const wireStart = `{"messageId":"m","participantId":"p","counterPartyId":"c","dataspaceContext":"x","processId":"f","agreementId":"a",
+	"datasetId":"d","profile":"x-push","dataAddress":{"endpointType":"file","endpoint":"file://f"}}`
+
+// exchange sends a request and returns all of the answer.
+func (r *rig) exchange(method, path, body string) (*http.Response, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+// TestWire is about what stands in answers, to the letter.
+func TestWire(t *testing.T) {
+	t.Parallel()
+	stuck := func(transfer.Task) (move.Source, error) { return held{nil}, nil }
+	t.Run("OverItsLimitsAStartIsToldWhenToComeAgain", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stuck, func(c *transfer.Config) { c.Flows, c.Queue = 1, 1 })
+		r.start("one", "d")
+		r.start("two", "d")
+		resp, body := r.exchange(http.MethodPost, "/start", wireStart)
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if resp.StatusCode != http.StatusTooManyRequests || err != nil || seconds < 1 {
+			t.Errorf("answer = %d, Retry-After %q: %s", resp.StatusCode, resp.Header.Get("Retry-After"), body)
+		}
+	})
+	t.Run("WhatIsAcceptedSaysWhereItsStatusIs", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stuck, func(c *transfer.Config) { c.Async = true })
+		resp, body := r.exchange(http.MethodPost, "/start", strings.Replace(wireStart, `"processId":"f"`, `"processId":"a/b c"`, 1))
+		if resp.StatusCode != http.StatusAccepted || !strings.Contains(body, `"state":"STARTING"`) {
+			t.Fatalf("start: %d %s", resp.StatusCode, body)
+		}
+		location, found := strings.CutPrefix(resp.Header.Get("Location"), "/dataflows")
+		if resp, body := r.exchange(http.MethodGet, location, ""); !found || resp.StatusCode != http.StatusOK || !strings.Contains(body, `"dataFlowId":"a/b c"`) {
+			t.Errorf("%s: %d %s", location, resp.StatusCode, body)
+		}
+	})
+	t.Run("NoAnswerHasANullOrAnEmptyList", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stuck, func(c *transfer.Config) { c.PublicURL = "https://data.example/dataflows" })
+		pull := strings.Replace(wireStart[:strings.Index(wireStart, `,"dataAddress"`)]+"}", "x-push", "x-PULL", 1)
+		for _, step := range []struct {
+			path, body string
+			status     int
+		}{
+			{"/start", wireStart, http.StatusOK},
+			{"/start", wireStart, http.StatusOK},
+			{"/f/suspend", `{"messageId":"m","reason":null}`, http.StatusOK},
+			{"/f/resume", `{"messageId":"m","dataAddress":null}`, http.StatusOK},
+			{"/start", strings.Replace(pull, `"f"`, `"pull"`, 1), http.StatusOK},
+			{"/prepare", strings.Replace(pull, `"f"`, `"prepared"`, 1), http.StatusOK},
+			{"/f/nonsense", "{}", http.StatusNotFound},
+			{"/start", "{}", http.StatusBadRequest},
+			{"/f/status", "", http.StatusOK},
+			{"/pull/status", "", http.StatusOK},
+			{"/prepared/status", "", http.StatusOK},
+		} {
+			method := http.MethodPost
+			if step.body == "" {
+				method = http.MethodGet
+			}
+			resp, body := r.exchange(method, step.path, step.body)
+			if resp.StatusCode != step.status {
+				t.Errorf("%s: %d %s", step.path, resp.StatusCode, body)
+			}
+			var said any
+			if body != "" && json.Unmarshal([]byte(body), &said) != nil || strings.Contains(body, "null") || strings.Contains(body, "[]") || strings.Contains(body, "{}") {
+				t.Errorf("%s: %s", step.path, body)
+			}
+		}
+	})
+}
