@@ -188,6 +188,8 @@ func TestDataflows(t *testing.T) {
 		"WantsOneKindOfEnd":         {"dataflows: {datasets: [{id: a}]}", "want one of http, file and s3"},
 		"ReceivesOnlyWhereItWrites": {"dataflows: {roots: [{name: r, path: /srv}], receive_in: r}", `receive_in: "r" is not the name of a root with write`},
 		"KnowsTwoAnswers":           {"dataflows: {answer: maybe}", `dataflows.answer: "maybe" is neither sync nor async`},
+		"KnowsTwoDuplicates":        {"dataflows: {duplicate_start: maybe}", `dataflows.duplicate_start: "maybe" is neither replay nor reject`},
+		"WantsALineForFlows":        {"dataflows: {queue: 0}", "dataflows.queue: want more than 0"},
 		"RegistersUnderAName":       {"dataflows: {registration: {url: http://cp}}", "dataflows.registration: wants id and profiles"},
 	} {
 		t.Run(name, func(t *testing.T) {

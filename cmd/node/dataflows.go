@@ -213,7 +213,7 @@ func (c Config) checkDataflows(s *settings) {
 		s.doubt("dataflows.duplicate_start", "%q is neither replay nor reject", d.DuplicateStart)
 	}
 	for path, n := range map[string]int64{
-		"flows": int64(d.Flows), "rounds": int64(d.Rounds), "stall_timeout": int64(d.StallTimeout), "note_every": int64(d.NoteEvery), "stray_every": int64(d.StrayEvery),
+		"flows": int64(d.Flows), "queue": int64(d.Queue), "rounds": int64(d.Rounds), "stall_timeout": int64(d.StallTimeout), "note_every": int64(d.NoteEvery), "stray_every": int64(d.StrayEvery),
 		"work_timeout": int64(d.WorkTimeout), "retention": int64(d.Retention), "control_plane.timeout": int64(d.ControlPlane.Timeout),
 		"control_plane.pause": int64(d.ControlPlane.Pause), "control_plane.give_up": int64(d.ControlPlane.GiveUp),
 	} {
