@@ -9,7 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-var documents = []string{"internal.yaml", "idempotency.yaml"}
+var documents = []string{"internal.yaml", "idempotency.yaml", "dataflows.yaml"}
 
 // TestDocument shows that the documents are what they say they are.
 func TestDocument(t *testing.T) {

@@ -44,6 +44,8 @@ func TestNode(t *testing.T) {
 		{"ExplainsProblems", problems},
 		{"AsksReconcilersWhatIsDescribed", reconcilers},
 		{"DoesWhatOperatorsAsk", operators},
+		{"MovesData", flows},
+		{"LetsOperatorsEndFlows", operatedFlows},
 		{"SaysThatItLeaves", leaving},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.run(t, n, codes) })

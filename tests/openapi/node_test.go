@@ -19,7 +19,10 @@ import (
 	"github.com/probate-dev/probate/tests/fleet"
 )
 
-const fleetToken = "a-token-that-the-fleet-shares"
+const (
+	fleetToken   = "a-token-that-the-fleet-shares"
+	controlToken = "a-token-of-the-control-plane"
+)
 
 // node is a running node, and the service behind it.
 type node struct {
@@ -28,6 +31,7 @@ type node struct {
 	service  *service
 	internal *document
 	keyed    *document
+	moved    *document // of data flows
 }
 
 // service is behind the node. Its paths say what it does with a request.
@@ -107,18 +111,17 @@ func startNode(t *testing.T) *node {
 	t.Helper()
 	s := startService(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), []byte(`{"keys": []}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "operators"), []byte(operatorLines()), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"jwks.json": `{"keys": []}`, "operators": operatorLines(), "asset": "the dataset's bytes"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	config := filepath.Join(dir, "node.yaml")
 	if err := os.WriteFile(config, []byte(configuration(s.url, dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	binary := fleet.Build(t, "../../cmd/node")
-	n := &node{service: s, internal: load(t, "internal.yaml"), keyed: load(t, "idempotency.yaml")}
+	n := &node{service: s, internal: load(t, "internal.yaml"), keyed: load(t, "idempotency.yaml"), moved: load(t, "dataflows.yaml")}
 	n.Node = fleet.Launch(t, func(ctx context.Context, _ fleet.Spec) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, binary, "serve", "--config", config)
 		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH")}
@@ -142,8 +145,15 @@ listen: 127.0.0.1:0
 internal: {listen: "127.0.0.1:0", token: %s}
 operators: {tokens_file: %s}
 log: {format: json}
+dataflows:
+  enabled: true
+  public_url: http://data.example/dataflows
+  tokens: [%s]
+  roots: [{name: files, path: %q, write: true, shared: true}]
+  receive_in: files
+  datasets: [{id: asset, file: {root: files, path: asset}}, {id: gone, file: {root: files, path: gone}}]
 routes:
-`, filepath.Join(dir, "probate.db"), fleetToken, filepath.Join(dir, "operators"))
+`, filepath.Join(dir, "probate.db"), fleetToken, filepath.Join(dir, "operators"), controlToken, dir)
 	for _, r := range []struct{ name, upstream, more string }{
 		{"plain", service, ""},
 		{"held", service, ""},
