@@ -71,7 +71,18 @@ type Sinks struct {
 	// HTTP are beginnings of the addresses to which may be pushed; "*" is any.
 	HTTP []string
 	// S3 are the stores that may be written to.
-	S3 []S3End
+	S3 []S3Store
+}
+
+// S3Store is a store that may be written to.
+type S3Store struct {
+	Endpoint, Region     string
+	Bucket               string // empty: any
+	AccessKey, SecretKey string
+	// Exclusive: nobody but this fleet uploads in parts to the keys that it
+	// writes, so what is found there is left over and is taken away. See
+	// [move.S3Sink].
+	Exclusive bool
 }
 
 // Open checks the catalogue and makes it ready.

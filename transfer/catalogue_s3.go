@@ -8,15 +8,10 @@ import (
 	"github.com/probate-dev/probate/transfer/move"
 )
 
-// store is the S3-compatible store of an end.
-func (c *Catalogue) store(e S3End) (*move.S3, error) {
-	return move.NewS3(move.S3Config{
+func (c *Catalogue) s3Source(e S3End) (move.Source, error) {
+	s, err := move.NewS3(move.S3Config{
 		Endpoint: e.Endpoint, Region: e.Region, AccessKey: e.AccessKey, SecretKey: e.SecretKey, Transport: c.transport,
 	})
-}
-
-func (c *Catalogue) s3Source(e S3End) (move.Source, error) {
-	s, err := c.store(e)
 	if err != nil {
 		return nil, err
 	}
@@ -35,18 +30,18 @@ func (c *Catalogue) s3Sink(to *DataAddress) (move.Sink, error) {
 		if endpoint != "" && endpoint != allowed.Endpoint || allowed.Bucket != "" && allowed.Bucket != bucket {
 			continue
 		}
-		e := S3End{
+		config := move.S3Config{
 			Endpoint: allowed.Endpoint, Region: cmp.Or(to.Property("region"), allowed.Region),
-			AccessKey: allowed.AccessKey, SecretKey: allowed.SecretKey,
+			AccessKey: allowed.AccessKey, SecretKey: allowed.SecretKey, Transport: c.transport,
 		}
 		if id := to.Property("accessKeyId"); id != "" {
-			e.AccessKey, e.SecretKey = id, to.Property("secretAccessKey")
+			config.AccessKey, config.SecretKey, config.SessionToken = id, to.Property("secretAccessKey"), to.Property("sessionToken")
 		}
-		s, err := c.store(e)
+		s, err := move.NewS3(config)
 		if err != nil {
 			return nil, err
 		}
-		return move.S3Sink{Store: s, Bucket: bucket, Key: key}, nil
+		return move.S3Sink{Store: s, Bucket: bucket, Key: key, Exclusive: allowed.Exclusive}, nil
 	}
 	return nil, fmt.Errorf("dataAddress: bucket %q is in no store that this data plane may write to", bucket)
 }

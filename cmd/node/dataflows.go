@@ -114,6 +114,7 @@ type S3Store struct {
 	Bucket    string `yaml:"bucket"`
 	AccessKey string `yaml:"access_key"`
 	SecretKey string `yaml:"secret_key"`
+	Exclusive bool   `yaml:"exclusive"`
 }
 
 // defaultDataflows is what holds where nothing is said.
@@ -147,9 +148,7 @@ func (d Dataflows) catalogue() (transfer.Catalogue, error) {
 		c.Datasets = append(c.Datasets, s.transfer())
 	}
 	for _, s := range d.Sinks.S3 {
-		c.Sinks.S3 = append(c.Sinks.S3, transfer.S3End{
-			Endpoint: s.Endpoint, Region: s.Region, Bucket: s.Bucket, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
-		})
+		c.Sinks.S3 = append(c.Sinks.S3, transfer.S3Store(s))
 	}
 	for _, n := range d.Networks {
 		p, err := netip.ParsePrefix(n)

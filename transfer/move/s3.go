@@ -19,8 +19,6 @@ type S3Config struct {
 	// AccessKey and SecretKey sign every request; SessionToken belongs to
 	// temporary ones. All empty: requests are anonymous.
 	AccessKey, SecretKey, SessionToken string
-	// VirtualHost puts the bucket into the host name instead of the path.
-	VirtualHost bool
 	// Transport is usually [NewTransport]. Nil: one that may dial anything.
 	Transport http.RoundTripper
 }
@@ -44,15 +42,11 @@ func NewS3(c S3Config) (*S3, error) {
 	if c.Region == "" {
 		c.Region = "us-east-1"
 	}
-	lookup := minio.BucketLookupPath
-	if c.VirtualHost {
-		lookup = minio.BucketLookupDNS
-	}
 	core, err := minio.NewCore(u.Host, &minio.Options{
 		Creds:        credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken),
 		Secure:       u.Scheme == "https",
 		Region:       c.Region,
-		BucketLookup: lookup,
+		BucketLookup: minio.BucketLookupPath,
 		Transport:    transportOr(c.Transport),
 		MaxRetries:   s3Tries,
 	})
