@@ -198,6 +198,11 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST terminate", body: reason, status: 200, becomes: "TERMINATED"},
 			{do: "POST prepare", body: prepare("preparedandterminated", httpPull), status: 200, state: "TERMINATED", replay: true},
 			{do: "POST started", body: word1, status: 409, code: "flow_has_ended"},
+			{do: "POST suspend", body: word1, status: 409, code: "flow_has_ended"},
+			{do: "POST resume", body: word1, status: 409, code: "flow_has_ended"},
+			{do: "POST terminate", body: word1, status: 409, code: "flow_has_ended"},
+			{do: "POST completed", status: 409, code: "wrong_state"},
+			{do: "POST start", body: pull("preparedandterminated"), status: 409, code: "wrong_state"},
 		},
 		"PreparedAndStarted": {
 			{do: "POST prepare", body: prepare("preparedandstarted", httpPull), status: 200, state: "PREPARED"},
