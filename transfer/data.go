@@ -38,7 +38,7 @@ type visit struct {
 
 // admitStream lets a request in that carries a token of the flow, and returns
 // it with the context in which its bytes may move.
-func (p *Plane) admitStream(r *http.Request) (*http.Request, visit, error) {
+func (p *Plane) admitStream(ctx context.Context, r *http.Request) (*http.Request, visit, error) {
 	id, token := flowID(r), bearer(r)
 	held, err := p.store.LoadFlow(r.Context(), id)
 	if err != nil && !errors.Is(err, records.ErrNotFound) {
@@ -52,7 +52,7 @@ func (p *Plane) admitStream(r *http.Request) (*http.Request, visit, error) {
 	if err != nil {
 		return r, visit{}, err
 	}
-	ctx, cut := context.WithCancelCause(r.Context())
+	ctx, cut := context.WithCancelCause(ctx)
 	s := &stream{cut: cut}
 	p.mu.Lock()
 	if p.leaving {
@@ -124,7 +124,7 @@ func (p *Plane) cutEverywhere(ctx context.Context, id string) {
 
 // serveData streams a pull's dataset to who has its token.
 func (p *Plane) serveData(w http.ResponseWriter, r *http.Request) {
-	r, v, err := p.admitStream(r)
+	r, v, err := p.admitStream(r.Context(), r)
 	if err == nil {
 		defer v.done()
 		if v.flow.State != records.FlowStarted || v.task.Start == nil || v.task.message().direction() != Pull {
@@ -205,7 +205,10 @@ func (p *Plane) stream(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer context.AfterFunc(ctx, func() { _ = control.SetWriteDeadline(time.Now()) })()
 	n, err := io.Copy(w, &reading{
 		ctx: ctx, body: body, at: body.From, most: p.config.MaxBytes,
-		moved: func() { stalled.Reset(p.config.StallTimeout) },
+		moved: func(n int) {
+			stalled.Reset(p.config.StallTimeout)
+			p.config.Events.Moved(int64(n))
+		},
 	})
 	switch {
 	case err != nil:
@@ -252,7 +255,7 @@ func rangeStart(r *http.Request) int64 {
 type reading struct {
 	ctx   context.Context
 	body  io.Reader
-	moved func()
+	moved func(n int)
 	at    int64
 	most  int64 // 0: no limit
 }
@@ -262,10 +265,10 @@ func (r *reading) Read(b []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
-	r.moved() // what was read before has been written
+	r.moved(0) // what was read before has been written
 	n, err := r.body.Read(b)
 	if n > 0 {
-		r.moved()
+		r.moved(n)
 	}
 	if r.at += int64(n); r.most > 0 && r.at > r.most {
 		return 0, move.ErrTooLarge
@@ -285,95 +288,4 @@ func sourceProblem(err error) error {
 		return busy(http.StatusBadGateway, "source_failed", err.Error(), 5*time.Second)
 	}
 	return refused(http.StatusBadGateway, "source_failed", err.Error())
-}
-
-// receiveData takes in what a provider pushes, for a flow that was prepared
-// here. It is shown when it is whole.
-func (p *Plane) receiveData(w http.ResponseWriter, r *http.Request) {
-	a, err := p.receive(r) //nolint:contextcheck // as in serveData
-	if err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	a.write(w)
-}
-
-func (p *Plane) receive(r *http.Request) (*answer, error) {
-	r, v, err := p.admitStream(r)
-	if err != nil {
-		return nil, err
-	}
-	defer v.done()
-	ctx, f, t := r.Context(), v.flow, v.task
-	if f.State != records.FlowPrepared && f.State != records.FlowStarted || t.Prepare == nil || t.message().direction() != Push {
-		return nil, refused(http.StatusConflict, "wrong_state", "nothing is taken in for this data flow now")
-	}
-	sink, err := p.config.Ends.Inbox(t)
-	if err != nil {
-		return nil, err
-	}
-	token := bearer(r)
-	result, err := move.Copy(ctx, move.Job{
-		// Of two that push at once the later wins, as with any PUT.
-		Identity: move.Identity{Flow: f.ID, Epoch: time.Now().UnixMicro()},
-		Source:   &once{body: r.Body, length: r.ContentLength}, Sink: sink,
-		MaxBytes: p.config.MaxBytes, StallTimeout: p.config.StallTimeout, Retry: move.Retry{Attempts: 1},
-		BeforeCommit: func(ctx context.Context) error {
-			held, err := p.store.LoadFlow(ctx, f.ID)
-			if err == nil && !opens(held.Flow, token) {
-				err = errRevoked
-			}
-			return err
-		},
-	})
-	switch {
-	case errors.Is(err, errRevoked), errors.Is(err, move.ErrSuperseded):
-		return nil, refused(http.StatusConflict, "revoked", "the data flow was stopped, or its data was sent again, before all of it was here")
-	case err != nil && ctx.Err() != nil:
-		return nil, refused(http.StatusConflict, "revoked", "the data flow was stopped before all of it was here")
-	case errors.Is(err, move.ErrTooLarge):
-		return nil, refused(http.StatusRequestEntityTooLarge, "too_large", err.Error())
-	case errors.Is(err, move.ErrSinkFull):
-		return nil, refused(http.StatusInsufficientStorage, "sink_full", err.Error())
-	case err != nil:
-		return nil, refused(http.StatusBadGateway, "sink_failed", err.Error())
-	}
-	p.noteReceived(ctx, f.ID, result)
-	return &answer{status: http.StatusOK, other: map[string]any{
-		"dataFlowId": f.ID, "bytes": result.Bytes, "sha256": fmt.Sprintf("%x", result.SHA256),
-	}}, nil
-}
-
-// noteReceived lets the status say what has come in. It is a courtesy: should
-// the flow change at the same moment, that goes first.
-func (p *Plane) noteReceived(ctx context.Context, id string, result move.Result) {
-	for range 5 {
-		held, err := p.store.LoadFlow(ctx, id)
-		if err == nil {
-			_, err = p.store.MoveFlow(ctx, records.FlowMove{
-				ID: id, Attempt: records.NewToken(), Version: held.Flow.Version, To: held.Flow.State,
-				Progress: &records.Progress{Bytes: result.Bytes, Total: result.Bytes, SHA256: result.SHA256[:]},
-			})
-		}
-		if !errors.Is(err, records.ErrFenced) {
-			p.complain(ctx, "note what was received", err)
-			return
-		}
-	}
-}
-
-// once is a source that can be read one time: the body of a request.
-type once struct {
-	body   io.ReadCloser
-	length int64
-	opened bool
-}
-
-// Open implements [move.Source].
-func (o *once) Open(context.Context, int64, string) (*move.Body, error) {
-	if o.opened {
-		return nil, &move.Fault{End: move.AtSource, Kind: move.ErrUnavailable, Err: errors.New("a request's body can be read only once")}
-	}
-	o.opened = true
-	return &move.Body{ReadCloser: o.body, Length: o.length}, nil
 }

@@ -109,6 +109,7 @@ WITH held AS MATERIALIZED (` + heldRecord + `
   FROM held
  WHERE f.id = $1::text
    AND f.record_id = held.id
+   AND f.attempt <> $6::bytea
    AND f.state = ANY ($5::text[])
 RETURNING f.*
 ), told AS (` + toldMove + `

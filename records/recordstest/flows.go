@@ -191,6 +191,16 @@ var moveFlowRules = []flowRule{
 		f.equal("in progress", h.InProgress(), true)
 		f.equal("url", h.URL, r.ExecutorURL)
 	}},
+	{"BeginsOnceHoweverOftenThatIsSaid", func(f flowFixture) {
+		flow, r := f.runs("f")
+		m := held(flow, r, records.FlowStarted)
+		m.Begin, m.Callback = true, tells("started")
+		first := f.moves(m)
+		f.equal("again", f.moves(m), first)
+		f.equal("callback", f.flow("f").Callback.Version, first.Version)
+		f.check(f.flows.CallbackDone(f.Context(), "f", first.Version))
+		f.equal("told twice", f.flow("f").Callback == nil, true)
+	}},
 	{"EndsWithItsCallbackAndItsProgress", func(f flowFixture) {
 		flow, r := f.runs("f")
 		m := held(flow, r, records.FlowCompleted)

@@ -88,6 +88,7 @@ UPDATE flows AS f
        updated_at = ?1,
        ended_at = CASE WHEN ?3 IN ('COMPLETED', 'TERMINATED') THEN ?1 END
  WHERE f.id = ?2
+   AND f.attempt <> ?6
    AND f.state IN (SELECT value FROM json_each(?4))
    AND (?5 IS NULL OR f.version = ?5)`
 

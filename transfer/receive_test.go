@@ -1,0 +1,114 @@
+package transfer_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/probate-dev/probate/transfer"
+	"github.com/probate-dev/probate/transfer/move"
+)
+
+// receiving are ends of a consumer.
+type receiving struct {
+	transfer.Ends
+	dir string
+}
+
+func (r receiving) Inbox(transfer.Task) (move.Sink, error) {
+	return move.FileSink{Root: r.dir, Path: "in"}, nil
+}
+
+// prepare prepares a push to this plane, and returns its token.
+func (r *rig) prepare() (token string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/prepare", strings.NewReader(strings.Replace(pullMessage, "x-pull", "x-push", 1)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var prepared struct {
+		DataAddress struct {
+			EndpointProperties []struct{ Name, Value string }
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&prepared); err != nil || len(prepared.DataAddress.EndpointProperties) == 0 {
+		r.t.Fatalf("prepare: %d, %v, no token", resp.StatusCode, err)
+	}
+	return prepared.DataAddress.EndpointProperties[0].Value
+}
+
+// TestReceive is about providers that send half of what they have and then
+// nothing, and do not hang up.
+func TestReceive(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stall time.Duration
+		then  func(r *rig)
+		want  int
+	}{
+		"APushThatStallsIsGivenUp": {50 * time.Millisecond, func(*rig) {}, http.StatusRequestTimeout},
+		"APushIsCutOffWhenItsFlowEnds": {time.Hour, func(r *rig) {
+			if status, code, _ := r.ask(http.MethodPost, "/f/terminate", `{"messageId":"m"}`); status != http.StatusOK {
+				r.t.Errorf("terminate: %d %s", status, code)
+			}
+		}, http.StatusConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := newRig(t, good, func(p *transfer.Config) {
+				p.PublicURL, p.StallTimeout, p.Ends = "https://data.example/dataflows", c.stall, receiving{p.Ends, dir}
+			})
+			body, provider := io.Pipe()
+			t.Cleanup(func() { _ = provider.Close() })
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/f/data", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+r.prepare())
+			answered := make(chan int, 1)
+			go func() {
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Error(err)
+					answered <- 0
+					return
+				}
+				resp.Body.Close()
+				answered <- resp.StatusCode
+			}()
+			if _, err := provider.Write(make([]byte, 1<<10)); err != nil {
+				t.Fatal(err)
+			}
+			r.await("it is being received", func() bool {
+				found, err := os.ReadDir(dir)
+				return err == nil && len(found) == 1
+			})
+			c.then(r)
+			var status int
+			r.await("the provider is answered", func() bool {
+				select {
+				case status = <-answered:
+					return true
+				default:
+					return false
+				}
+			})
+			if status != c.want {
+				t.Errorf("status = %d, want %d", status, c.want)
+			}
+			if found, err := os.ReadDir(dir); err != nil || len(found) > 0 {
+				t.Errorf("left: %v, %v", found, err)
+			}
+		})
+	}
+}
