@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -82,9 +83,7 @@ func TestS3(t *testing.T) {
 			{"s3-s3", toS3(s, "out/object"), fromS3},
 		} {
 			m := push(c.id, c.to)
-			for name, value := range c.more {
-				m[name] = value
-			}
+			maps.Copy(m, c.more)
 			if r := n.ask(http.MethodPost, "/dataflows/start", m); r.status != http.StatusOK {
 				t.Fatalf("%s: start: %s", c.id, r)
 			}
