@@ -188,6 +188,13 @@ var eventRules = group{name: "Events", alone: true, rules: []rule{
 	{"APageThatWasReadDoesNotChange", func(f *fixture) {
 		// Writers are many and slow ones among them; a reader follows the end.
 		nodes, writers := f.nodes(3), 12
+		read := []records.Event{}
+		for n := range 3 {
+			f.check(nodes[n].Note(f.Context(), []records.Occurrence{saw(n)}))
+			now := f.events(records.EventFilter{Limit: 1000})
+			f.equal("what was read before", now[:min(len(read), len(now))], read)
+			read = now
+		}
 		stop := make(chan struct{})
 		var followed []records.Event
 		errs := atOnce(writers+1, func(i int) error {
