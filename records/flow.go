@@ -150,6 +150,8 @@ type Flows interface {
 	// DueCallbacks takes callbacks whose time has come, at most limit, each
 	// flow's oldest only: until patience has passed nobody else gets them.
 	DueCallbacks(ctx context.Context, patience time.Duration, limit int) ([]Callback, error)
+	// WaitingCallbacks counts callbacks that were not delivered yet, up to most.
+	WaitingCallbacks(ctx context.Context, most int) (int, error)
 	// CallbackDone removes a callback that was delivered, or given up.
 	CallbackDone(ctx context.Context, flow string, version int64) error
 	// CallbackFailed lets a callback be due again after a while.

@@ -67,9 +67,7 @@ func (a *answer) message() statusMessage {
 	}
 	m.Wanted, m.Attempts, m.Epoch = string(f.Wanted), f.Attempts, f.Epoch
 	m.Bytes, m.TotalBytes, m.SHA256 = &f.Progress.Bytes, f.Progress.Total, hex.EncodeToString(f.Progress.SHA256)
-	if c := checkpointOf(f.Progress.Checkpoint); c != nil {
-		m.SafeBytes = c.Offset
-	}
+	m.SafeBytes = offsetOf(f.Progress.Checkpoint)
 	m.CreatedAt, m.UpdatedAt = &f.CreatedAt, &f.UpdatedAt
 	if f.Executor != (records.ExecutorID{}) {
 		m.Executor = f.Executor.String()

@@ -122,6 +122,7 @@ type Config struct {
 	Retention time.Duration
 
 	Registration Registration // default: nobody is told
+	Events       Events       // default: nobody listens
 
 	// Client delivers callbacks. Default: one that follows no redirect and uses
 	// no proxy.
@@ -149,6 +150,9 @@ func (c Config) withDefaults() Config {
 			Transport:     move.NewTransport(new(Catalogue).dialable),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
+	}
+	if c.Events == nil {
+		c.Events = unheard{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

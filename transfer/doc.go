@@ -38,8 +38,8 @@
 // message.go and declared.go (what is said on the wire), task.go (what is kept of
 // it), answer.go and problem.go (what is answered); config.go, plane.go (the
 // whole); endpoints.go (prepare and the commands), start.go, ensure.go (that
-// somebody runs it), run.go (the work), rounds.go (its bytes), ledger.go (its
-// progress), orders.go (stop it, wherever it runs); tokens.go, data.go (bytes
+// somebody runs it), run.go (the work), rounds.go (its bytes), events.go (who
+// counts them), ledger.go (their progress), orders.go (stop it, wherever it runs); tokens.go, data.go (bytes
 // that others come for) and receive.go (or bring), solo.go (what is not tracked); outbox.go,
 // register.go, chores.go (what nobody waits for); catalogue.go and
 // catalogue_s3.go (what can be read, and where may be written).

@@ -95,15 +95,19 @@ func (p *Plane) deliverOne(ctx context.Context, c records.Callback) {
 	log := p.log.With("event", c.Event, "tries", c.Tries, "status", status)
 	switch {
 	case err == nil && status/100 == 2:
+		p.config.Events.Told(Delivered)
 		log.DebugContext(ctx, "callback delivered")
 		err = p.store.CallbackDone(ctx, c.Flow, c.Version)
 	case err == nil && !passes(status):
+		p.config.Events.Told(Refused)
 		log.ErrorContext(ctx, "callback refused for good")
 		err = p.store.CallbackDone(ctx, c.Flow, c.Version)
 	case time.Since(c.CreatedAt) > p.config.CallbackGiveUp:
+		p.config.Events.Told(GivenUp)
 		log.ErrorContext(ctx, "callback given up", "error", err)
 		err = p.store.CallbackDone(ctx, c.Flow, c.Version)
 	default:
+		p.config.Events.Told(Failed)
 		reason := fmt.Sprintf("status %d", status)
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // the address may let somebody in

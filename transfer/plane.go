@@ -49,7 +49,7 @@ func New(config Config) (*Plane, error) {
 		return nil, errors.New("data plane: coordinator, store, peers and ends are needed")
 	}
 	p := &Plane{
-		config: config, store: config.Store, log: config.Logger, tokens: hashed(config.Tokens),
+		config: config, store: heard{config.Store, config.Events}, log: config.Logger, tokens: hashed(config.Tokens),
 		places: make(chan struct{}, config.Flows), kicked: make(chan struct{}, 1),
 		runs: map[string]*run{}, streams: map[string]map[*stream]struct{}{},
 	}

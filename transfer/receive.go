@@ -69,6 +69,7 @@ func (p *Plane) receive(w http.ResponseWriter, r *http.Request) (*answer, error)
 	case err != nil:
 		return nil, refused(http.StatusBadGateway, "sink_failed", err.Error())
 	}
+	p.config.Events.Moved(result.Bytes)
 	p.noteReceived(ctx, f.ID, result)
 	return &answer{status: http.StatusOK, other: map[string]any{
 		"dataFlowId": f.ID, "bytes": result.Bytes, "sha256": fmt.Sprintf("%x", result.SHA256),

@@ -107,6 +107,14 @@ func checkpointOf(raw []byte) *move.Checkpoint {
 	return &c
 }
 
+// offsetOf a checkpoint is from where a copy goes on.
+func offsetOf(raw []byte) int64 {
+	if c := checkpointOf(raw); c != nil {
+		return c.Offset
+	}
+	return 0
+}
+
 // job is what is to be copied. An error is for good.
 func (p *Plane) job(r *run, flow records.Flow) (move.Job, error) {
 	t, err := taskOf(flow.Message)
@@ -138,7 +146,7 @@ func (p *Plane) job(r *run, flow records.Flow) (move.Job, error) {
 			p.ledger.save(ctx, r, raw)
 			return context.Cause(ctx)
 		},
-		Progress:     r.bytes.Store,
+		Progress:     p.progress(r, offsetOf(flow.Progress.Checkpoint)),
 		BeforeCommit: func(ctx context.Context) error { return p.mayCommit(ctx, r) },
 		Keep:         keeps,
 	}, nil

@@ -58,9 +58,11 @@ func (n *node) newDataplane(ctx context.Context) (*dataplane, error) {
 		URL: d.Registration.URL, Token: d.Registration.Token, ID: d.Registration.ID,
 		Profiles: d.Registration.Profiles, Labels: d.Registration.Labels,
 	}
+	config.Events = n.metrics.flows()
 	if p.Plane, err = transfer.New(config); err != nil {
 		return nil, err
 	}
+	n.metrics.watchFlows(p.Plane, flows, n.log) //nolint:contextcheck // metrics are read whenever somebody scrapes them
 	n.log.InfoContext(ctx, "moving data", "datasets", len(d.Datasets), "roots", len(d.Roots), "tokens", len(config.Tokens),
 		"public_url", d.PublicURL, "control_plane", d.ControlPlane.URL)
 	p.routes, p.internal = http.StripPrefix(flowsPath, p.Routes()), http.StripPrefix(heedPath, p.Internal())

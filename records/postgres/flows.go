@@ -241,6 +241,20 @@ func (s *Store) DueCallbacks(ctx context.Context, patience time.Duration, limit 
 	})
 }
 
+// WaitingCallbacks counts callbacks.
+func (s *Store) WaitingCallbacks(ctx context.Context, most int) (int, error) {
+	return call(ctx, s, func(ctx context.Context) (int, error) {
+		var counts []int
+		err := s.data.attempt(ctx, "waiting callbacks", func(ctx context.Context) error {
+			return s.data.plans(ctx, &counts, waitingCallbacks, max(0, most))
+		})
+		if err != nil || len(counts) == 0 {
+			return 0, err
+		}
+		return counts[0], nil
+	})
+}
+
 // CallbackDone removes a callback.
 func (s *Store) CallbackDone(ctx context.Context, flow string, version int64) error {
 	_, err := s.changesFlows(ctx, "callback done", callbackDone, flow, version)

@@ -238,6 +238,13 @@ UPDATE probate.flow_callbacks c
 RETURNING c.flow_id AS c_flow_id, c.version AS c_version, c.event AS c_event, c.url AS c_url, c.body AS c_body,
        c.tries AS c_tries, c.reason AS c_reason, c.created_at AS c_created_at`
 
+// waitingCallbacks counts callbacks, up to $1.
+const waitingCallbacks = `
+SELECT count(*)
+  FROM (SELECT 1
+          FROM probate.flow_callbacks
+         LIMIT $1) c`
+
 // callbackDone removes a callback. $1 flow, $2 version.
 const callbackDone = `
 DELETE FROM probate.flow_callbacks

@@ -201,6 +201,25 @@ var callbackRules = []flowRule{
 		f.elapse(time.Millisecond)
 		f.equal("due again", len(f.due()), 1)
 	}},
+	{"AreCountedUntilTheyAreDoneUpToTheMost", func(f flowFixture) {
+		for _, id := range []string{"e", "f", "g"} {
+			n := newFlow(id, reservation(records.ExecutorID{1}))
+			n.Callback = tells("started")
+			f.makes(n)
+		}
+		waiting := func(most, want int) {
+			f.Helper()
+			n, err := f.flows.WaitingCallbacks(f.Context(), most)
+			f.check(err)
+			f.equal("waiting", n, want)
+		}
+		waiting(10, 3)
+		waiting(2, 2)
+		due := f.due()
+		waiting(10, 3) // who has taken one has not delivered it yet
+		f.check(f.flows.CallbackDone(f.Context(), due[0].Flow, due[0].Version))
+		waiting(10, 2)
+	}},
 }
 
 func (f flowFixture) due() []records.Callback {

@@ -220,6 +220,17 @@ func (s *Store) DueCallbacks(ctx context.Context, patience time.Duration, limit 
 	})
 }
 
+// WaitingCallbacks implements [records.Flows].
+func (s *Store) WaitingCallbacks(ctx context.Context, most int) (int, error) {
+	rows, err := readAll[struct {
+		N int `db:"n"`
+	}](ctx, s, "waiting callbacks", waitingCallbacks, max(most, 0))
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	return rows[0].N, nil
+}
+
 // all reads all rows into dest, a pointer to a slice.
 func (t *tx) all(dest any, text string, args ...any) {
 	if t.broken == nil {

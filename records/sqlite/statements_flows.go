@@ -172,6 +172,13 @@ UPDATE flow_callbacks
  WHERE flow_id = ?1
    AND version = ?2`
 
+// waitingCallbacks counts callbacks, up to ?1.
+const waitingCallbacks = `
+SELECT count(*) AS n
+  FROM (SELECT 1
+          FROM flow_callbacks
+         LIMIT ?1)`
+
 // callbackDone removes a callback. ?1 flow, ?2 version.
 const callbackDone = `
 DELETE FROM flow_callbacks
@@ -191,5 +198,5 @@ var (
 		createFlow, addCallback, loadFlow, heldRecord, busyRecord, moveFlow, wantFlow, noteFlow, purgeFlows,
 		dueCallbacks, takeCallback, callbackDone, callbackFailed,
 	}
-	flowReads = []string{loadFlow, holdsFlow, strayFlows, listFlows}
+	flowReads = []string{loadFlow, holdsFlow, strayFlows, listFlows, waitingCallbacks}
 )
