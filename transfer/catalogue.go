@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/probate-dev/probate/transfer/move"
 )
@@ -243,6 +244,9 @@ func (c *Catalogue) httpSink(t Task, to *DataAddress) (move.Sink, error) {
 	}
 	h := http.Header{"Content-Type": {"application/octet-stream"}, "Idempotency-Key": {`"` + url.PathEscape(t.message().ProcessID) + `"`}}
 	if value := to.Property("authorization"); value != "" {
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			return nil, errors.New("dataAddress: authorization: has control characters")
+		}
 		switch scheme := strings.ToLower(to.Property("authType")); scheme {
 		case "", "bearer":
 			h.Set("Authorization", "Bearer "+value)

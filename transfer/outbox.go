@@ -89,6 +89,9 @@ func (p *Plane) deliver(ctx context.Context) {
 
 func (p *Plane) deliverOne(ctx context.Context, c records.Callback) {
 	status, err := p.post(ctx, c)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // the address may let somebody in
+	}
 	if ctx.Err() != nil {
 		return // it is due again soon, here or elsewhere
 	}
@@ -109,9 +112,6 @@ func (p *Plane) deliverOne(ctx context.Context, c records.Callback) {
 	default:
 		p.config.Events.Told(Failed)
 		reason := fmt.Sprintf("status %d", status)
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err // the address may let somebody in
-		}
 		if err != nil {
 			reason = err.Error()
 		}

@@ -38,3 +38,21 @@ func TestInbox(t *testing.T) {
 		}
 	})
 }
+
+func TestHTTPSink(t *testing.T) {
+	t.Parallel()
+	t.Run("RefusesATokenThatIsNoHeader", func(t *testing.T) {
+		t.Parallel()
+		c, err := Catalogue{Sinks: Sinks{HTTP: []string{"*"}}}.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		for token, good := range map[string]bool{"T": true, "T\r\nX: y": false, "T\x00": false} {
+			to := &DataAddress{EndpointType: "http", Endpoint: "http://sink.example/in", Properties: []EndpointProperty{{Name: "authorization", Value: token}}}
+			if _, err := c.Sink(Task{Start: &Message{ProcessID: "f", DataAddress: to}}); (err == nil) != good {
+				t.Errorf("%q: %v", token, err)
+			}
+		}
+	})
+}
