@@ -187,6 +187,7 @@ func f07(t *testing.T) {
 func f09(t *testing.T) {
 	p := newPlane(t, size)
 	p.control.answer("completed", 404, 503, 401, 409, 0, 500)
+	p.control.isAway(true)
 	a := p.start("a")[0]
 	p.begins(a, "f09")
 	p.from.allow(size)
@@ -197,6 +198,7 @@ func f09(t *testing.T) {
 	}
 	a.Kill()
 	a = p.restart("a")
+	p.control.isAway(false)
 	p.control.hears("f09", "completed")
 	within(t, "nothing waits any more", func() bool { return a.status("f09").json["undelivered"] == nil })
 	if r := a.status("f09"); r.state() != "COMPLETED" {

@@ -27,6 +27,7 @@ type controlPlane struct {
 
 	mu      sync.Mutex
 	answers map[string][]int // that are given first, by event; 0: no answer at all
+	away    bool             // all that come after them are answered 503
 	told    []word
 	tries   map[string]int // by event, accepted or not
 	ids     map[string]string
@@ -88,6 +89,13 @@ func (c *controlPlane) answer(event string, statuses ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers[event] = append(c.answers[event], statuses...)
+}
+
+// isAway says whether the control plane takes nothing.
+func (c *controlPlane) isAway(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = away
 }
 
 // heard are the events of a flow that were accepted, in order.
@@ -181,6 +189,9 @@ func (c *controlPlane) next(event string) int {
 	if planned := c.answers[event]; len(planned) > 0 {
 		c.answers[event] = planned[1:]
 		return planned[0]
+	}
+	if c.away {
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK
 }
