@@ -38,7 +38,7 @@ type visit struct {
 
 // admitStream lets a request in that carries a token of the flow, and returns
 // it with the context in which its bytes may move.
-func (p *Plane) admitStream(ctx context.Context, r *http.Request) (*http.Request, visit, error) {
+func (p *Plane) admitStream(r *http.Request) (*http.Request, visit, error) {
 	id, token := flowID(r), bearer(r)
 	held, err := p.store.LoadFlow(r.Context(), id)
 	if err != nil && !errors.Is(err, records.ErrNotFound) {
@@ -52,7 +52,7 @@ func (p *Plane) admitStream(ctx context.Context, r *http.Request) (*http.Request
 	if err != nil {
 		return r, visit{}, err
 	}
-	ctx, cut := context.WithCancelCause(ctx)
+	ctx, cut := context.WithCancelCause(r.Context())
 	s := &stream{cut: cut}
 	p.mu.Lock()
 	if p.leaving {
@@ -124,7 +124,7 @@ func (p *Plane) cutEverywhere(ctx context.Context, id string) {
 
 // serveData streams a pull's dataset to who has its token.
 func (p *Plane) serveData(w http.ResponseWriter, r *http.Request) {
-	r, v, err := p.admitStream(r.Context(), r)
+	r, v, err := p.admitStream(r)
 	if err == nil {
 		defer v.done()
 		if v.flow.State != records.FlowStarted || v.task.Start == nil || v.task.message().direction() != Pull {

@@ -15,6 +15,9 @@ import (
 // receiveData takes in what a provider pushes, for a flow that was prepared
 // here. It is shown when it is whole.
 func (p *Plane) receiveData(w http.ResponseWriter, r *http.Request) {
+	// Who hangs up is noticed in reading. The request's own end would come with
+	// any error of that, and hide it.
+	r = r.WithContext(context.WithoutCancel(r.Context()))
 	a, err := p.receive(w, r) //nolint:contextcheck // as in serveData
 	if err != nil {
 		p.fail(w, r, err)
@@ -24,9 +27,7 @@ func (p *Plane) receiveData(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Plane) receive(w http.ResponseWriter, r *http.Request) (*answer, error) {
-	// Who hangs up is noticed in reading. The request's own end would come with
-	// any error of that, and hide it.
-	r, v, err := p.admitStream(context.WithoutCancel(r.Context()), r)
+	r, v, err := p.admitStream(r)
 	if err != nil {
 		return nil, err
 	}
