@@ -11,6 +11,8 @@ import (
 type Events interface {
 	// Moved: so many bytes have reached a sink, or a reader.
 	Moved(bytes int64)
+	// Retried: so many faults that may pass have had something tried again.
+	Retried(faults int)
 	// Ended: this process has brought a flow to its end.
 	Ended(state records.FlowState)
 	// Told: a callback was sent, and came to that.
@@ -35,6 +37,7 @@ var Outcomes = []Outcome{Delivered, Failed, Refused, GivenUp}
 type unheard struct{}
 
 func (unheard) Moved(int64)             {}
+func (unheard) Retried(int)             {}
 func (unheard) Ended(records.FlowState) {}
 func (unheard) Told(Outcome)            {}
 

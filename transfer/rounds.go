@@ -44,6 +44,7 @@ func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.
 			return move.Result{}, errors.Join(errMayNot, err)
 		}
 		result, err := copyGuarded(ctx, job)
+		p.config.Events.Retried(result.Retries)
 		if err == nil || ctx.Err() != nil {
 			return result, err
 		}
@@ -62,6 +63,7 @@ func (p *Plane) moveBytes(ctx context.Context, r *run, flow records.Flow) (move.
 		if !sleep(ctx, pause) {
 			return result, context.Cause(ctx)
 		}
+		p.config.Events.Retried(1)
 		pause = min(2*pause, time.Minute)
 		job.Resume = r.resume(job.Resume)
 	}

@@ -16,6 +16,7 @@ import (
 // where data is moved.
 type flowMetrics struct {
 	bytes     prometheus.Counter
+	retries   prometheus.Counter
 	ended     *prometheus.CounterVec
 	callbacks *prometheus.CounterVec
 }
@@ -27,6 +28,9 @@ func (m *metrics) flows() *flowMetrics {
 	f := &flowMetrics{
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "probate_flow_bytes_total", Help: "Bytes of data flows that this node has moved.",
+		}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "probate_flow_retries_total", Help: "Faults of sources and sinks after which this node has tried again.",
 		}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "probate_flows_ended_total", Help: "Data flows that this node has brought to an end.",
@@ -41,12 +45,15 @@ func (m *metrics) flows() *flowMetrics {
 	for _, o := range transfer.Outcomes {
 		f.callbacks.WithLabelValues(string(o))
 	}
-	m.registry.MustRegister(f.bytes, f.ended, f.callbacks)
+	m.registry.MustRegister(f.bytes, f.retries, f.ended, f.callbacks)
 	return f
 }
 
 // Moved implements [transfer.Events], as all below.
 func (f *flowMetrics) Moved(bytes int64) { f.bytes.Add(float64(bytes)) }
+
+// Retried counts what was tried again.
+func (f *flowMetrics) Retried(faults int) { f.retries.Add(float64(faults)) }
 
 // Ended counts a flow's end.
 func (f *flowMetrics) Ended(s records.FlowState) { f.ended.WithLabelValues(string(s)).Inc() }

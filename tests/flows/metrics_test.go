@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 	p.control.answer("completed", http.StatusServiceUnavailable)
 	n := p.start("a")[0]
 	n.scrapes(map[string]float64{
-		`probate_flows{state="moving"}`: 0, `probate_flows{state="waiting"}`: 0, "probate_flow_bytes_total": 0,
+		`probate_flows{state="moving"}`: 0, `probate_flows{state="waiting"}`: 0, "probate_flow_bytes_total": 0, "probate_flow_retries_total": 0,
 		`probate_flows_ended_total{state="COMPLETED"}`: 0, `probate_flows_ended_total{state="TERMINATED"}`: 0,
 		`probate_flow_callbacks_total{outcome="delivered"}`: 0, `probate_flow_callbacks_total{outcome="failed"}`: 0,
 		`probate_flow_callbacks_total{outcome="refused"}`: 0, `probate_flow_callbacks_total{outcome="given_up"}`: 0,
