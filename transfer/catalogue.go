@@ -21,6 +21,7 @@ import (
 type Catalogue struct {
 	Roots    []Root
 	Datasets []Dataset
+	Sources  Sources // that messages may name
 	Sinks    Sinks
 	// ReceiveIn is the root in which pushes are received for which this fleet
 	// is the consumer, each under its flow's id. Empty: none are.
@@ -111,6 +112,7 @@ func (c Catalogue) Open() (*Catalogue, error) {
 	if r, ok := c.roots[c.ReceiveIn]; c.ReceiveIn != "" && (!ok || !r.Write) {
 		fault("receive_in: %q is not the name of a root with write", c.ReceiveIn)
 	}
+	c.checkSources(fault)
 	for _, base := range c.Sinks.HTTP {
 		if base != "*" {
 			if err := checkURL(base); err != nil {
@@ -186,10 +188,10 @@ func (c *Catalogue) Close() { c.transport.CloseIdleConnections() }
 
 // Source implements [Ends].
 func (c *Catalogue) Source(t Task) (move.Source, error) {
-	d, ok := c.datasets[t.Dataset()]
+	d, err := c.dataset(t)
 	switch {
-	case !ok:
-		return nil, fmt.Errorf("datasetId: there is no dataset %q", t.Dataset())
+	case err != nil:
+		return nil, err
 	case d.HTTP != nil:
 		h := http.Header{}
 		for name, value := range d.HTTP.Headers {
@@ -294,7 +296,7 @@ func (c *Catalogue) fileSink(to *DataAddress) (move.Sink, error) {
 
 // Bound implements [Ends].
 func (c *Catalogue) Bound(t Task) bool {
-	if d := c.datasets[t.Dataset()]; d.File != nil && !c.roots[d.File.Root].Shared {
+	if d, _ := c.dataset(t); d.File != nil && !c.roots[d.File.Root].Shared {
 		return true
 	}
 	to := t.Destination()

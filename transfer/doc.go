@@ -41,6 +41,7 @@
 // somebody runs it), run.go (the work), rounds.go (its bytes), events.go (who
 // counts them), ledger.go (their progress), orders.go (stop it, wherever it runs); tokens.go, data.go (bytes
 // that others come for) and receive.go (or bring), solo.go (what is not tracked); outbox.go,
-// register.go, chores.go (what nobody waits for); catalogue.go and
-// catalogue_s3.go (what can be read, and where may be written).
+// register.go, chores.go (what nobody waits for); catalogue.go,
+// catalogue_named.go and catalogue_s3.go (what can be read, and where may be
+// written).
 package transfer

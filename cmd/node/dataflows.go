@@ -39,6 +39,7 @@ type Dataflows struct {
 
 	Roots     []FileRoot `yaml:"roots"`
 	Datasets  []Dataset  `yaml:"datasets"`
+	Sources   Sources    `yaml:"sources"`
 	Sinks     Sinks      `yaml:"sinks"`
 	ReceiveIn string     `yaml:"receive_in" help:"Root in which pushes to this fleet are received."`
 	Networks  []string   `yaml:"networks" help:"Networks that sources and sinks may be in."`
@@ -101,6 +102,23 @@ type S3Object struct {
 	SecretKey string `yaml:"secret_key"`
 }
 
+// Sources says what a message may name as its source, for a dataset that is not
+// listed.
+type Sources struct {
+	HTTP  []string   `yaml:"http" help:"Beginnings of the addresses that a message may name as its source; * is any."`
+	Roots []string   `yaml:"roots" help:"Roots from which a message may name a file as its source."`
+	S3    []S3Source `yaml:"s3"`
+}
+
+// S3Source is a store of which a message may name objects as its source.
+type S3Source struct {
+	Endpoint  string `yaml:"endpoint"`
+	Region    string `yaml:"region"`
+	Bucket    string `yaml:"bucket"`
+	AccessKey string `yaml:"access_key"`
+	SecretKey string `yaml:"secret_key"`
+}
+
 // Sinks says where may be pushed to; files go to roots with write.
 type Sinks struct {
 	HTTP []string  `yaml:"http" help:"Beginnings of the addresses that may be pushed to; * is any."`
@@ -146,6 +164,12 @@ func (d Dataflows) catalogue() (transfer.Catalogue, error) {
 	}
 	for _, s := range d.Datasets {
 		c.Datasets = append(c.Datasets, s.transfer())
+	}
+	c.Sources = transfer.Sources{HTTP: d.Sources.HTTP, Roots: d.Sources.Roots}
+	for _, s := range d.Sources.S3 {
+		c.Sources.S3 = append(c.Sources.S3, transfer.S3End{
+			Endpoint: s.Endpoint, Region: s.Region, Bucket: s.Bucket, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
+		})
 	}
 	for _, s := range d.Sinks.S3 {
 		c.Sinks.S3 = append(c.Sinks.S3, transfer.S3Store(s))
