@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -220,12 +221,22 @@ func (p *s3Part) Seal() error {
 	return nil
 }
 
+// lastLook is how long may be looked whether a commit landed. It is short, for
+// an owner that lost its lease has to come back.
+const lastLook = 2 * time.Second
+
 // Commit implements [Part]. If the store's answer is lost or an error, the
 // object itself may tell that it was completed.
 func (p *s3Part) Commit(ctx context.Context) error {
 	core, s := p.sink.Store.core, p.sink
 	_, err := core.CompleteMultipartUpload(ctx, s.Bucket, s.Key, p.upload.ID, p.done, minio.PutObjectOptions{})
-	if err == nil || s.landed(ctx, Identity{p.start.Flow, p.upload.Epoch}, p.offset) {
+	if err == nil {
+		return nil
+	}
+	// Also when it was cancelled: what is there must not be called a failure.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	if s.landed(last, Identity{p.start.Flow, p.upload.Epoch}, p.offset) {
 		return nil
 	}
 	if ctx.Err() != nil {

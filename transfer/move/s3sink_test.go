@@ -82,6 +82,29 @@ func TestS3Sink(t *testing.T) {
 		b.wantNoUpload(t)
 	})
 
+	t.Run("KnowsItsOwnCommitWhenItIsCancelledMeanwhile", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b := newBucket(t, func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				resp, err := next.RoundTrip(r)
+				if err == nil && r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
+					resp.Body.Close()
+					cancel(errors.New("suspended"))
+					return nil, context.Cause(r.Context())
+				}
+				return resp, err
+			})
+		})
+		from := newFile(t)
+		from.write(t, content(6<<20))
+		if _, err := move.Copy(ctx, job(from.source(), b.sink("x"))); err != nil {
+			t.Errorf("error is %v", err)
+		}
+		b.wantObject(t, "x", content(6<<20))
+		b.wantNoUpload(t)
+	})
+
 	t.Run("SavesItsUploadBeforeTheFirstByte", func(t *testing.T) {
 		t.Parallel()
 		b := newBucket(t)
