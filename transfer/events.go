@@ -36,10 +36,17 @@ var Outcomes = []Outcome{Delivered, Failed, Refused, GivenUp}
 // unheard is nobody who listens.
 type unheard struct{}
 
-func (unheard) Moved(int64)             {}
-func (unheard) Retried(int)             {}
+// Moved implements [Events].
+func (unheard) Moved(int64) {}
+
+// Retried implements [Events].
+func (unheard) Retried(int) {}
+
+// Ended implements [Events].
 func (unheard) Ended(records.FlowState) {}
-func (unheard) Told(Outcome)            {}
+
+// Told implements [Events].
+func (unheard) Told(Outcome) {}
 
 // heard is a store whose ends of flows are heard of.
 type heard struct {

@@ -16,7 +16,7 @@ const wireStart = `{"messageId":"m","participantId":"p","counterPartyId":"c","da
 	"datasetId":"d","profile":"x-push","dataAddress":{"endpointType":"file","endpoint":"file://f"}}`
 
 // exchange sends a request and returns all of the answer.
-func (r *rig) exchange(method, path, body string) (*http.Response, string) {
+func (r *rig) exchange(method, path, body string) (status int, header http.Header, answer string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *rig) exchange(method, path, body string) (*http.Response, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return resp, string(text)
+	return resp.StatusCode, resp.Header, string(text)
 }
 
 // TestWire is about what stands in answers, to the letter.
@@ -43,22 +43,22 @@ func TestWire(t *testing.T) {
 		r := newRig(t, stuck, func(c *transfer.Config) { c.Flows, c.Queue = 1, 1 })
 		r.start("one", "d")
 		r.start("two", "d")
-		resp, body := r.exchange(http.MethodPost, "/start", wireStart)
-		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if resp.StatusCode != http.StatusTooManyRequests || err != nil || seconds < 1 {
-			t.Errorf("answer = %d, Retry-After %q: %s", resp.StatusCode, resp.Header.Get("Retry-After"), body)
+		status, header, body := r.exchange(http.MethodPost, "/start", wireStart)
+		seconds, err := strconv.Atoi(header.Get("Retry-After"))
+		if status != http.StatusTooManyRequests || err != nil || seconds < 1 {
+			t.Errorf("answer = %d, Retry-After %q: %s", status, header.Get("Retry-After"), body)
 		}
 	})
 	t.Run("WhatIsAcceptedSaysWhereItsStatusIs", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, stuck, func(c *transfer.Config) { c.Async = true })
-		resp, body := r.exchange(http.MethodPost, "/start", strings.Replace(wireStart, `"processId":"f"`, `"processId":"a/b c"`, 1))
-		if resp.StatusCode != http.StatusAccepted || !strings.Contains(body, `"state":"STARTING"`) {
-			t.Fatalf("start: %d %s", resp.StatusCode, body)
+		status, header, body := r.exchange(http.MethodPost, "/start", strings.Replace(wireStart, `"processId":"f"`, `"processId":"a/b c"`, 1))
+		if status != http.StatusAccepted || !strings.Contains(body, `"state":"STARTING"`) {
+			t.Fatalf("start: %d %s", status, body)
 		}
-		location, found := strings.CutPrefix(resp.Header.Get("Location"), "/dataflows")
-		if resp, body := r.exchange(http.MethodGet, location, ""); !found || resp.StatusCode != http.StatusOK || !strings.Contains(body, `"dataFlowId":"a/b c"`) {
-			t.Errorf("%s: %d %s", location, resp.StatusCode, body)
+		location, found := strings.CutPrefix(header.Get("Location"), "/dataflows")
+		if status, _, body := r.exchange(http.MethodGet, location, ""); !found || status != http.StatusOK || !strings.Contains(body, `"dataFlowId":"a/b c"`) {
+			t.Errorf("%s: %d %s", location, status, body)
 		}
 	})
 	t.Run("NoAnswerHasANullOrAnEmptyList", func(t *testing.T) {
@@ -85,9 +85,9 @@ func TestWire(t *testing.T) {
 			if step.body == "" {
 				method = http.MethodGet
 			}
-			resp, body := r.exchange(method, step.path, step.body)
-			if resp.StatusCode != step.status {
-				t.Errorf("%s: %d %s", step.path, resp.StatusCode, body)
+			status, _, body := r.exchange(method, step.path, step.body)
+			if status != step.status {
+				t.Errorf("%s: %d %s", step.path, status, body)
 			}
 			var said any
 			if body != "" && json.Unmarshal([]byte(body), &said) != nil || strings.Contains(body, "null") || strings.Contains(body, "[]") || strings.Contains(body, "{}") {
