@@ -5,6 +5,7 @@ package flows_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -41,6 +42,39 @@ func TestData(t *testing.T) {
 		}
 		if got, _ := nodes[1].try(t.Context(), http.MethodGet, path, nil, key); got.status != http.StatusUnauthorized {
 			t.Errorf("with the token of before: %d", got.status)
+		}
+	})
+	t.Run("AReaderGoesOnWhereItStopped", func(t *testing.T) {
+		path, key := address(t, nodes[0].ask(http.MethodPost, "/dataflows/start", message("range", httpPull, map[string]any{"datasetId": "file"})))
+		whole, half := len(p.from.data), len(p.from.data)/2
+		about := nodes[0].reads(t, http.MethodHead, path, key, nil)
+		tag := about.header.Get("ETag")
+		if about.status != http.StatusOK || len(about.body) > 0 || tag == "" || about.header.Get("Content-Length") != fmt.Sprint(whole) {
+			t.Errorf("HEAD: %d %v", about.status, about.header)
+		}
+		from := fmt.Sprintf("bytes=%d-", half)
+		for name, c := range map[string]struct {
+			header map[string]string
+			status int
+			begins int
+		}{
+			"what is left":               {map[string]string{"Range": from}, http.StatusPartialContent, half},
+			"of what it has begun":       {map[string]string{"Range": from, "If-Range": tag}, http.StatusPartialContent, half},
+			"of what is another by now":  {map[string]string{"Range": from, "If-Range": `"other"`}, http.StatusOK, 0},
+			"a range that is not served": {map[string]string{"Range": "bytes=1-2"}, http.StatusOK, 0},
+			"beyond the end":             {map[string]string{"Range": fmt.Sprintf("bytes=%d-", whole+1)}, http.StatusOK, 0},
+		} {
+			got := nodes[1].reads(t, http.MethodGet, path, key, c.header)
+			if got.status != c.status || !bytes.Equal(got.body, p.from.data[c.begins:]) {
+				t.Errorf("%s: %d, %d bytes", name, got.status, len(got.body))
+			}
+			span := ""
+			if c.status == http.StatusPartialContent {
+				span = fmt.Sprintf("bytes %d-%d/%d", half, whole-1, whole)
+			}
+			if got := got.header.Get("Content-Range"); got != span {
+				t.Errorf("%s: Content-Range %q, want %q", name, got, span)
+			}
 		}
 	})
 	t.Run("AReaderIsCutOffBeforeSuspendIsAnswered", func(t *testing.T) {
@@ -108,6 +142,29 @@ func address(t *testing.T, r reply) (path, bearer string) {
 		}
 	}
 	return u.EscapedPath(), bearer
+}
+
+// reads asks for a flow's data.
+func (n *node) reads(t *testing.T, method, path, bearer string, header map[string]string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, n.base+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: body}
 }
 
 // opens begins to read.
