@@ -74,6 +74,9 @@ type Config struct {
 	// Tokens are those of the control planes; one of them must come with every
 	// command. Empty: nobody is asked.
 	Tokens []string
+	// Certificates: who has shown a certificate that the listener has verified
+	// needs no token, and who has shown none needs one.
+	Certificates bool
 
 	// ControlPlane is where callbacks go that have no address of their own.
 	ControlPlane string

@@ -16,12 +16,15 @@ import (
 	"github.com/probate-dev/probate/records"
 )
 
-// authorized lets in who has one of the tokens.
+// authorized lets in who has one of the tokens, or a certificate where those
+// are taken.
 func (p *Plane) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(p.tokens) > 0 && !among(p.tokens, bearer(r)) {
+		asked := len(p.tokens) > 0 || p.config.Certificates
+		certified := p.config.Certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		if asked && !certified && !among(p.tokens, bearer(r)) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="dataflows"`)
-			refused(http.StatusUnauthorized, "unauthorized", "a bearer token of a control plane is needed").write(w)
+			refused(http.StatusUnauthorized, "unauthorized", "a bearer token or a certificate of a control plane is needed").write(w)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -24,6 +24,7 @@ func (c Config) check(s *settings) {
 	c.checkStore(s)
 	c.checkAddresses(s)
 	c.checkTLS(s)
+	c.checkPublicTLS(s)
 	c.checkOperators(s)
 	c.checkLog(s)
 	c.checkTimes(s)

@@ -31,6 +31,8 @@ type Config struct {
 	ProblemTypes string `yaml:"problem_types" help:"What comes before the code in the type of a problem document."`
 	MemoryBytes  int    `yaml:"memory_bytes" help:"Finalized responses kept in memory for replays; -1 for none."`
 
+	TLS PublicTLS `yaml:"tls"`
+
 	Seal   Seal     `yaml:"seal"`
 	Redact []string `yaml:"redact" help:"Response headers that are never stored, on any route."`
 

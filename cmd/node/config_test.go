@@ -223,7 +223,7 @@ func TestExample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmpopts.IgnoreFields(Config{}, "Routes", "Dataflows.Roots", "Dataflows.Datasets", "Dataflows.Sinks", "Dataflows.ReceiveIn")
+		ignore := cmpopts.IgnoreFields(Config{}, "Routes", "Dataflows.Roots", "Dataflows.Datasets", "Dataflows.Sources", "Dataflows.Sinks", "Dataflows.ReceiveIn")
 		if diff := cmp.Diff(defaultConfig(), c, ignore, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Config{}, Principal{}, Reconcile{})); diff != "" {
 			t.Errorf("the example differs from the defaults (-default +example):\n%s", diff)
 		}

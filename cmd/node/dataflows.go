@@ -257,8 +257,8 @@ func (c Config) checkDataflows(s *settings) {
 	if d.Registration.URL != "" && (d.Registration.ID == "" || len(d.Registration.Profiles) == 0 || d.PublicURL == "") {
 		s.doubt("dataflows.registration", "wants id and profiles, and dataflows.public_url")
 	}
-	if d.Enabled && len(tokens) == 0 && unread == nil && !loopback(c.Listen) {
-		s.doubt("dataflows.tokens", "missing: whoever reaches listen %q could have data moved; give tokens or tokens_file, or listen on loopback", c.Listen)
+	if d.Enabled && len(tokens) == 0 && unread == nil && c.TLS.ClientCA == "" && !loopback(c.Listen) {
+		s.doubt("dataflows.tokens", "missing: whoever reaches listen %q could have data moved; give tokens, tokens_file or tls.client_ca, or listen on loopback", c.Listen)
 	}
 }
 

@@ -53,6 +53,7 @@ func (n *node) newDataplane(ctx context.Context) (*dataplane, error) {
 	}
 	config.Coordinator, config.Peers, config.Ends = n.takeover, p.peers, p.catalogue
 	config.Store = flowStore{n.sealer.OverFlows(flows), n.store}
+	config.Certificates = n.config.TLS.ClientCA != ""
 	config.Slot, config.Logger = n.config.Slot, n.log
 	config.Registration = transfer.Registration{
 		URL: d.Registration.URL, Token: d.Registration.Token, ID: d.Registration.ID,

@@ -35,7 +35,16 @@ func (n *node) publicServer() *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelWarn),
+		TLSConfig:         n.publicTLS,
+		Protocols:         http1(),
 	}
+}
+
+// http1 is what the public listener speaks, with TLS or without.
+func http1() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return p
 }
 
 func (n *node) servePublic(w http.ResponseWriter, r *http.Request) {

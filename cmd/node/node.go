@@ -31,6 +31,8 @@ type node struct {
 	tracer  *tracer
 	tls     *tls.Config
 
+	publicTLS *tls.Config // nil: none
+
 	public, internal net.Listener
 
 	sealer   *sealed.Sealer // its keys are exchanged by a reload
@@ -59,6 +61,9 @@ func openNode(ctx context.Context, c Config, log *slog.Logger, t *tracer) (_ *no
 		}
 	}()
 	if n.tls, err = c.Internal.TLS.load(); err != nil {
+		return nil, err
+	}
+	if n.publicTLS, err = c.TLS.load(); err != nil {
 		return nil, err
 	}
 	if err := n.listen(ctx); err != nil {
