@@ -11,7 +11,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	recordstest.Run(t, func(t testing.TB) func(testing.TB) records.Store {
-		dsn := postgrestest.Database(t)
+		dsn := postgrestest.Cleared(t)
 		return func(t testing.TB) records.Store { return openStore(t, postgres.Config{DSN: dsn}) }
 	})
 }
@@ -22,7 +22,7 @@ func TestConformance_ThroughPgBouncer(t *testing.T) {
 	cluster := postgrestest.Start(t, postgrestest.Options{})
 	through := cluster.Pooler(t)
 	recordstest.Run(t, func(t testing.TB) func(testing.TB) records.Store {
-		dsn := through(cluster.Database(t))
+		dsn := through(cluster.Cleared(t))
 		return func(t testing.TB) records.Store {
 			return openStore(t, postgres.Config{DSN: dsn, Pooler: postgres.PoolerTransaction})
 		}

@@ -11,7 +11,7 @@ import (
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	recordstest.RunFlows(t, func(t testing.TB) func(testing.TB) recordstest.FlowStore {
-		dsn := postgrestest.Database(t)
+		dsn := postgrestest.Cleared(t)
 		return func(t testing.TB) recordstest.FlowStore { return openStore(t, postgres.Config{DSN: dsn}) }
 	})
 }
@@ -23,7 +23,7 @@ func TestFlows_ThroughPgBouncer(t *testing.T) {
 	cluster := postgrestest.Start(t, postgrestest.Options{})
 	through := cluster.Pooler(t)
 	recordstest.RunFlows(t, func(t testing.TB) func(testing.TB) recordstest.FlowStore {
-		dsn := through(cluster.Database(t))
+		dsn := through(cluster.Cleared(t))
 		return func(t testing.TB) recordstest.FlowStore {
 			return openStore(t, postgres.Config{DSN: dsn, Pooler: postgres.PoolerTransaction})
 		}

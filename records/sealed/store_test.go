@@ -30,7 +30,7 @@ var stores = map[string]recordstest.Fresh{
 		}
 	},
 	"PostgreSQL": func(t testing.TB) func(testing.TB) records.Store {
-		dsn := postgrestest.Database(t)
+		dsn := postgrestest.Cleared(t)
 		return func(t testing.TB) records.Store {
 			s, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Cluster: "test", Grace: recordstest.Grace})
 			return closing(t, s, err)

@@ -50,6 +50,10 @@ type Cluster struct {
 		sync.Once
 		err error
 	}
+	cleared struct { // databases that can be used again
+		sync.Mutex
+		names []string
+	}
 }
 
 var shared struct {

@@ -26,6 +26,34 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("GivesWhatATestHasLeftEmptied", func(t *testing.T) {
+		t.Parallel()
+		c := postgrestest.Start(t, postgrestest.Options{})
+		var first string
+		t.Run("Leaves", func(t *testing.T) {
+			first = c.Cleared(t)
+			db := postgrestest.Open(t, first)
+			for _, statement := range []string{
+				"UPDATE probate.fleet SET cluster = 'one', erasures = 7",
+				"INSERT INTO probate.flow_callbacks VALUES ('f', 1, 'started', '', '', 0, '', now(), now())",
+			} {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		again := c.Cleared(t)
+		if again != first {
+			t.Errorf("another database was made: %s, not %s", again, first)
+		}
+		var left int
+		err := postgrestest.Open(t, again).QueryRowContext(t.Context(), `
+SELECT (SELECT count(*) FROM probate.flow_callbacks) + (SELECT erasures + length(cluster) FROM probate.fleet WHERE schema > 1)`).Scan(&left)
+		if err != nil || left != 0 {
+			t.Errorf("left: %d, %v", left, err)
+		}
+	})
+
 	t.Run("ComesBackWithItsDataAfterACrash", func(t *testing.T) {
 		t.Parallel()
 		c := postgrestest.Start(t, postgrestest.Options{})
