@@ -36,9 +36,14 @@ type s3Part struct {
 	buffer []byte
 }
 
-// create begins an upload.
+// create begins an upload. An upload whose id is not known can be neither kept
+// nor taken away, so the answer is waited for a little even when the copy has
+// ended: it is then ended like one that had come further.
 func (p *s3Part) create() error {
-	id, err := p.sink.Store.core.NewMultipartUpload(p.ctx, p.sink.Bucket, p.sink.Key, minio.PutObjectOptions{UserMetadata: meta(p.start.Identity)})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer cancel()
+	defer context.AfterFunc(p.ctx, func() { time.AfterFunc(createGrace, cancel) })()
+	id, err := p.sink.Store.core.NewMultipartUpload(ctx, p.sink.Bucket, p.sink.Key, minio.PutObjectOptions{UserMetadata: meta(p.start.Identity)})
 	if err != nil {
 		return s3Fault(p.ctx, AtSink, err)
 	}
@@ -46,6 +51,9 @@ func (p *s3Part) create() error {
 	p.next()
 	return nil
 }
+
+// createGrace is how much longer than the copy its request for an upload lives.
+const createGrace = 2 * time.Second
 
 // resume goes on with an upload whose parts add up to the checkpoint. One of an
 // older epoch is fenced first, which needs a part that its owner has not yet

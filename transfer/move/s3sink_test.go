@@ -51,6 +51,38 @@ func TestS3Sink(t *testing.T) {
 		}
 	})
 
+	t.Run("LeavesNoUploadThatItHasOnlyAskedFor", func(t *testing.T) {
+		t.Parallel()
+		terminated := errors.New("terminated")
+		for name, saving := range map[string]func(context.Context, move.Checkpoint) error{
+			"nobody saves": nil,
+			"saved":        func(ctx context.Context, _ move.Checkpoint) error { return context.Cause(ctx) },
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			b := newBucket(t, func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					resp, err := next.RoundTrip(r)
+					if err == nil && r.Method == http.MethodPost && r.URL.Query().Has("uploads") {
+						cancel(terminated)
+						if r.Context().Err() != nil { // nobody waits for the answer
+							resp.Body.Close()
+							return nil, context.Cause(r.Context())
+						}
+					}
+					return resp, err
+				})
+			})
+			from := newFile(t)
+			from.write(t, content(6<<20))
+			j := job(from.source(), b.sink("x"))
+			j.Save = saving
+			if _, err := move.Copy(ctx, j); !errors.Is(err, terminated) {
+				t.Errorf("%s: error is %v", name, err)
+			}
+			b.wantNothing(t)
+		}
+	})
+
 	t.Run("GoesOnFromItsLastPart", func(t *testing.T) {
 		t.Parallel()
 		r := &refuser{part: "2"}
