@@ -125,8 +125,8 @@ func (r *rig) await(what string, condition func() bool) {
 	}
 }
 
-// ask returns the status, the state or the problem's code, and the error.
-func (r *rig) ask(method, path, body string) (status int, state, reason string) {
+// exchange sends a request and returns all of the answer.
+func (r *rig) exchange(method, path, body string) (status int, header http.Header, answer string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -137,11 +137,38 @@ func (r *rig) ask(method, path, body string) (status int, state, reason string) 
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var said struct{ State, Code, Error string }
-	if err := json.NewDecoder(resp.Body).Decode(&said); err != nil && !errors.Is(err, io.EOF) {
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	return resp.StatusCode, said.State + said.Code, said.Error
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// ask returns the status, the state or the problem's code, and the error.
+func (r *rig) ask(method, path, body string) (status int, state, reason string) {
+	r.t.Helper()
+	status, _, answer := r.exchange(method, path, body)
+	var said struct{ State, Code, Error string }
+	if err := json.Unmarshal([]byte(answer), &said); err != nil && answer != "" {
+		r.t.Fatal(err)
+	}
+	return status, said.State + said.Code, said.Error
+}
+
+// offered sends a message to whose answer belongs an address, and returns the
+// token in it.
+func (r *rig) offered(path, body string) (token string) {
+	r.t.Helper()
+	status, _, answer := r.exchange(http.MethodPost, path, body)
+	var said struct {
+		DataAddress struct {
+			EndpointProperties []struct{ Name, Value string }
+		}
+	}
+	if err := json.Unmarshal([]byte(answer), &said); err != nil || len(said.DataAddress.EndpointProperties) == 0 {
+		r.t.Fatalf("%s: %d %s: no token", path, status, answer)
+	}
+	return said.DataAddress.EndpointProperties[0].Value
 }
 
 func (r *rig) start(id, dataset string) (status int, state string) {

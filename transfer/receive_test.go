@@ -1,7 +1,6 @@
 package transfer_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -21,29 +20,6 @@ type receiving struct {
 
 func (r receiving) Inbox(transfer.Task) (move.Sink, error) {
 	return move.FileSink{Root: r.dir, Path: "in"}, nil
-}
-
-// prepare prepares a push to this plane, and returns its token.
-func (r *rig) prepare() (token string) {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/prepare", strings.NewReader(strings.Replace(pullMessage, "x-pull", "x-push", 1)))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var prepared struct {
-		DataAddress struct {
-			EndpointProperties []struct{ Name, Value string }
-		}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&prepared); err != nil || len(prepared.DataAddress.EndpointProperties) == 0 {
-		r.t.Fatalf("prepare: %d, %v, no token", resp.StatusCode, err)
-	}
-	return prepared.DataAddress.EndpointProperties[0].Value
 }
 
 // TestReceive is about providers that send half of what they have and then
@@ -74,7 +50,7 @@ func TestReceive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req.Header.Set("Authorization", "Bearer "+r.prepare())
+			req.Header.Set("Authorization", "Bearer "+r.offered("/prepare", strings.Replace(pullMessage, "x-pull", "x-push", 1)))
 			answered := make(chan int, 1)
 			go func() {
 				resp, err := client.Do(req)

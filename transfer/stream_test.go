@@ -1,10 +1,8 @@
 package transfer_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,27 +19,12 @@ const pullMessage = `{"messageId":"m","participantId":"p","counterPartyId":"c","
 // ended.
 func (r *rig) pull() (read int64, err error) {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/start", strings.NewReader(pullMessage))
+	token := r.offered("/start", pullMessage)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+"/f/data", http.NoBody)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var started struct {
-		DataAddress struct {
-			EndpointProperties []struct{ Name, Value string }
-		}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&started); err != nil || len(started.DataAddress.EndpointProperties) == 0 {
-		r.t.Fatalf("start: %d, %v, no token", resp.StatusCode, err)
-	}
-	if req, err = http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+"/f/data", http.NoBody); err != nil {
-		r.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+started.DataAddress.EndpointProperties[0].Value)
+	req.Header.Set("Authorization", "Bearer "+token)
 	data, err := client.Do(req)
 	if err != nil {
 		return 0, err

@@ -2,7 +2,6 @@ package transfer_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,25 +13,6 @@ import (
 
 const wireStart = `{"messageId":"m","participantId":"p","counterPartyId":"c","dataspaceContext":"x","processId":"f","agreementId":"a",
 	"datasetId":"d","profile":"x-push","dataAddress":{"endpointType":"file","endpoint":"file://f"}}`
-
-// exchange sends a request and returns all of the answer.
-func (r *rig) exchange(method, path, body string) (status int, header http.Header, answer string) {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header, string(text)
-}
 
 // TestWire is about what stands in answers, to the letter.
 func TestWire(t *testing.T) {
