@@ -21,6 +21,8 @@ type Checkpoint struct {
 	Length int64 `json:"length"`
 	// Token is the sink's.
 	Token string `json:"token,omitempty"`
+	// Landing is there once the bytes were about to get their final name.
+	Landing *Landing `json:"landing,omitempty"`
 }
 
 // state marshals the state of a SHA-256.

@@ -22,6 +22,10 @@ func Copy(ctx context.Context, j Job) (Result, error) {
 	if j.Resume != nil {
 		c.resume(*j.Resume)
 	}
+	if c.landed(ctx) {
+		c.result.Bytes = c.offset
+		return c.result, nil
+	}
 	err := c.run(ctx)
 	c.result.Bytes = c.offset
 	if err != nil {
@@ -246,6 +250,9 @@ func (c *copying) finish(ctx context.Context) error {
 	c.sink.leave()
 	if err != nil {
 		return c.lose(err)
+	}
+	if err := c.land(ctx, sum); err != nil {
+		return err
 	}
 	if c.job.BeforeCommit != nil {
 		if err := c.job.BeforeCommit(ctx); err != nil {

@@ -25,6 +25,10 @@
 // A [Checkpoint] holds all that another process needs to go on: the offset,
 // the state of the hash, the source's validator, and the sink's own token.
 //
+// The last one is saved right before the commit and says what was committed. If
+// its owner died before it could tell anybody, the next one sees at the sink that
+// it took place, and reads nothing: see [Lander].
+//
 // Every [Identity] has an epoch. To begin at one takes away what older epochs
 // of the same flow have begun, so that their owner, should it wake up, finds
 // nothing to commit; to begin below one that stands there is
@@ -48,7 +52,7 @@
 //
 // ends.go (Source, Sink, Part), checkpoint.go, fault.go (every error),
 // job.go (what a caller asks for), copy.go (attempts), pipe.go (one attempt's
-// bytes), watch.go (stalls). The ends: file.go, filesource.go, filesink.go,
+// bytes), landing.go (whether it was done), watch.go (stalls). The ends: file.go, filesource.go, filesink.go,
 // tempname.go, writeback_*.go; transport.go, status.go, httpsource.go, httpsink.go; s3.go,
 // s3source.go, s3sink.go, s3part.go.
 package move

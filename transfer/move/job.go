@@ -34,8 +34,9 @@ type Job struct {
 	// what it says, the copy begins at zero.
 	Resume *Checkpoint
 	// Save stores a checkpoint; it is called when the sink has made something
-	// to be resumed or taken away later, and then at most every SaveEvery. The
-	// bytes wait for it. An error of it ends the copy. Nil: no checkpoints.
+	// to be resumed or taken away later, then at most every SaveEvery, and at
+	// last right before the commit if the sink is a [Lander]. The bytes wait for
+	// it. An error of it ends the copy. Nil: no checkpoints.
 	Save func(ctx context.Context, c Checkpoint) error
 	// SaveEvery defaults to 5 s. A checkpoint makes a file sink sync.
 	SaveEvery time.Duration

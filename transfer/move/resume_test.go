@@ -195,8 +195,8 @@ func TestResume(t *testing.T) {
 		j := job(from.source(), to.sink())
 		j.Save, j.SaveEvery = c.save, time.Hour
 		mustCopy(t, j, content(8<<20))
-		if len(c.saved) != 0 {
-			t.Errorf("saved %d times", len(c.saved))
+		if len(c.saved) != 1 || c.last(t).Landing == nil {
+			t.Errorf("saved %d times, want once, right before the commit", len(c.saved))
 		}
 	})
 }
