@@ -5,12 +5,19 @@ package flows_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/probate-dev/probate/transfer/move/s3test"
@@ -64,6 +71,51 @@ func (p *plane) objects(s *s3test.Server, keys ...string) {
 	}
 }
 
+// gate is in front of an S3 server. Once the first upload has been completed it
+// does something else than to say so.
+type gate struct {
+	url     string
+	uploads atomic.Int32 // begun
+}
+
+func newGate(t testing.TB, s *s3test.Server, instead func()) *gate {
+	t.Helper()
+	behind, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	g := &gate{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(behind)
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ModifyResponse: func(r *http.Response) error {
+			query := r.Request.URL.Query()
+			switch {
+			case r.Request.Method != http.MethodPost || r.StatusCode != http.StatusOK:
+			case query.Has("uploads"):
+				g.uploads.Add(1)
+			case query.Has("uploadId"):
+				// The answer tells whether it was completed, so it is awaited.
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return err
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				once.Do(instead)
+			}
+			return nil
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // of a client that was killed
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	g.url = server.URL
+	return g
+}
+
 func TestS3(t *testing.T) {
 	t.Parallel()
 
@@ -114,12 +166,15 @@ func TestS3(t *testing.T) {
 		p := newPlane(t, large)
 		s := p.bucket()
 		nodes := p.start("a", "b")
-		p.from.allow(20 << 20)
+		at := 20 << 20
+		p.from.allow(at)
 		m := push("killed", toS3(s, "killed"))
 		if r := nodes[0].ask(http.MethodPost, "/dataflows/start", m); r.status != http.StatusOK {
 			t.Fatalf("start: %s", r)
 		}
 		within(t, "a part is safe", func() bool {
+			at = min(at+(8<<10), 30<<20) // slowly: what was saved is written while bytes come
+			p.from.allow(at)
 			safe, _ := nodes[0].status("killed").json["safeBytes"].(float64)
 			return safe > 0
 		})
@@ -138,6 +193,34 @@ func TestS3(t *testing.T) {
 		}
 		p.control.hears("killed", "completed")
 		p.objects(s, "killed")
+	})
+
+	t.Run("MakesOneObjectThoughTheOwnerIsKilledRightAfterItsCommit", func(t *testing.T) {
+		t.Parallel()
+		p := newPlane(t, size)
+		s := p.bucket()
+		var nodes []*node
+		g := newGate(t, s, func() { nodes[0].Kill() })
+		p.stores, p.datasets = strings.ReplaceAll(p.stores, s.URL, g.url), strings.ReplaceAll(p.datasets, s.URL, g.url)
+		nodes = p.start("a", "b")
+		to := *s
+		to.URL = g.url
+		m := push("landed", toS3(&to, "landed"))
+		if r := nodes[0].ask(http.MethodPost, "/dataflows/start", m); r.status != http.StatusOK {
+			t.Fatalf("start: %s", r)
+		}
+		got := nodes[1].becomes("landed", "COMPLETED")
+		if got.json["sha256"] != p.from.sum() || got.json["bytes"] != float64(size) || got.json["attempts"] != float64(2) {
+			t.Errorf("status = %s, want all bytes, in two executions", got)
+		}
+		if opens, _, _, _ := p.from.counts(); opens != 1 {
+			t.Errorf("the source was read %d times", opens)
+		}
+		if begun := g.uploads.Load(); begun != 1 {
+			t.Errorf("%d uploads were begun", begun)
+		}
+		p.control.hears("landed", "completed")
+		p.objects(s, "landed")
 	})
 
 	t.Run("KeepsNothingOfAFlowThatWasTerminated", func(t *testing.T) {
