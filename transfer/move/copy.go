@@ -50,12 +50,13 @@ type copying struct {
 	unframed  bool
 	validator string
 
-	point  *Checkpoint // where to go on when the part is lost
-	saved  time.Time   // when it was last given to Save
-	dirty  bool        // point is younger than that
-	stored string      // the token that was given to Save
-	token  string      // what the sink has begun, for Discard
-	begun  bool        // something may be left at the sink
+	point   *Checkpoint // where to go on when the part is lost
+	saved   time.Time   // when it was last given to Save
+	dirty   bool        // point is younger than that
+	stored  string      // the token that was given to Save
+	token   string      // what the sink has begun, for Discard
+	begun   bool        // something may be left at the sink
+	landing *Landing    // what this attempt is about to commit, or has
 
 	buffers chan []byte // those that wait to be filled
 }
@@ -103,6 +104,7 @@ func (c *copying) run(ctx context.Context) error {
 
 // attempt goes on from wherever the copy is, up to the commit.
 func (c *copying) attempt(ctx context.Context) error {
+	c.landing = nil
 	_, src := newGuard(ctx, AtSource, c.job.StallTimeout)
 	defer src.stop()
 

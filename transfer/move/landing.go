@@ -60,7 +60,8 @@ func (c *copying) land(ctx context.Context, sum [sha256.Size]byte) error {
 	if c.point != nil {
 		p = *c.point
 	}
-	p.Landing = &Landing{Bytes: c.offset, SHA256: sum[:]}
+	c.landing = &Landing{Bytes: c.offset, SHA256: sum[:]}
+	p.Landing = c.landing
 	if err := c.job.Save(ctx, p); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}

@@ -102,6 +102,25 @@ func TestLanding(t *testing.T) {
 		}
 	})
 
+	t.Run("IsKnownAlsoToWhoGoesOnWithWhatWasKept", func(t *testing.T) {
+		t.Parallel()
+		from, to, lost := newFile(t), newFile(t), errors.New("lost")
+		from.write(t, want)
+		var c checkpoints
+		j := job(from.source(), to.sink())
+		j.Save, j.SaveEvery = c.save, time.Hour
+		j.Keep = func(error) bool { return true }
+		j.BeforeCommit = func(context.Context) error { return lost }
+		if _, err := move.Copy(t.Context(), j); !errors.Is(err, lost) {
+			t.Fatal(err)
+		}
+		if p := c.last(t); p.Landing == nil || p.Offset != int64(len(want)) {
+			t.Errorf("kept is %+v", p)
+		}
+		mustCopy(t, next(from.source(), to.sink(), c.last(t)), want)
+		to.wantNames(t, 1)
+	})
+
 	t.Run("IsNotSeenInWhatOnlyLooksAlike", func(t *testing.T) {
 		t.Parallel()
 		from, to, b := newFile(t), newFile(t), newBucket(t)

@@ -196,7 +196,7 @@ func (c *copying) mark(ctx context.Context, needed bool) error {
 	}
 	c.token = m.Token
 	if m.Offset == c.offset && (m.Offset > 0 || m.Token != "") {
-		c.point = &Checkpoint{Offset: m.Offset, Hash: state(c.hash), Validator: c.validator, Length: c.length, Token: m.Token}
+		c.point = &Checkpoint{Offset: m.Offset, Hash: state(c.hash), Validator: c.validator, Length: c.length, Token: m.Token, Landing: c.landing}
 		c.dirty = true
 	}
 	if c.job.Save == nil || !c.dirty || (!due && m.Token == c.stored) {
