@@ -26,7 +26,16 @@
 //
 // That a sink outside the fleet's reach, such as a consumer's HTTP endpoint,
 // sees a request only once: a node that dies after its PUT and before its word
-// that it is completed leaves a successor that sends it again.
+// that it is completed leaves a successor that sends it again. Of a file and of
+// an object the successor sees that it is whole, and reads nothing.
+//
+// As a consumer's data plane it fetches nothing: started with an address keeps
+// where the data of a pull is to be had, for whoever asks with that. What is
+// prepared has nothing to wait for, so prepare is always answered at once: a
+// callback would have to carry the token of a push through the outbox.
+//
+// A control plane is not told that an operator has ended its flow; the flow's
+// status says so, and why.
 //
 // # Imports
 //
