@@ -136,7 +136,7 @@ func TestCheck(t *testing.T) {
 		file := write(t, "store: sqlite:"+store+"\nlissen: x\nwait: {max: soon}\n"+fmt.Sprintf(route, "''"))
 		r := invoke(t, nil, "serve", "--check", "--config", file)
 		want := fmt.Sprintf(`probate: configuration:
-%[1]s:2: lissen: unknown key; known here: audit, cluster, connections, dataflows, internal, listen, log, memory_bytes, operators, pass_through, pooler, probe_path, problem_types, redact, routes, seal, slot, store, takeover, wait
+%[1]s:2: lissen: unknown key; known here: audit, cluster, connections, dataflows, internal, listen, log, memory_bytes, operators, pass_through, pooler, probe_path, problem_types, redact, routes, seal, slot, store, takeover, tls, wait
 %[1]s:3: wait.max: "soon" is not a duration such as 1s, 500ms or 24h
 %[1]s:7: routes[0].operation: want a name of 1 to 255 bytes
 `, file)

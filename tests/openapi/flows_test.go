@@ -186,7 +186,7 @@ var flowRefusal = regexp.MustCompile(`(?:refused|busy)\(http\.Status(\w+), "(\w+
 func TestFlowCodes(t *testing.T) {
 	t.Parallel()
 	status := map[string]int{
-		"BadRequest": 400, "Unauthorized": 401, "NotFound": 404, "MethodNotAllowed": 405, "Conflict": 409, "RequestEntityTooLarge": 413,
+		"BadRequest": 400, "Unauthorized": 401, "NotFound": 404, "MethodNotAllowed": 405, "RequestTimeout": 408, "Conflict": 409, "RequestEntityTooLarge": 413,
 		"TooManyRequests": 429, "InternalServerError": 500, "BadGateway": 502, "ServiceUnavailable": 503, "InsufficientStorage": 507,
 	}
 	files, err := filepath.Glob("../../transfer/*.go")
