@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -93,7 +94,7 @@ func (s FileSink) Landed(ctx context.Context, _ Identity, _ string, l Landing) (
 		n, err := f.Read(b)
 		h.Write(b[:n])
 		switch {
-		case err == io.EOF: //nolint:errorlint // as os.File returns it
+		case errors.Is(err, io.EOF):
 			return bytes.Equal(h.Sum(nil), l.SHA256), nil
 		case err != nil:
 			return false, fileFault(AtSink, err)
