@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/probate-dev/probate/records/postgres/postgrestest"
 )
 
 // command runs probate beside the nodes and returns what it printed.
@@ -120,6 +122,25 @@ func TestOperators(t *testing.T) {
 		}
 		p.noted(nodes[1], "ada", "INC-42", "STARTED", "eve", "INC-43", "PREPARED")
 	})
+}
+
+// TestTerminateOfWhatNobodyStops is about an operator who does not wait for as
+// long as it takes.
+func TestTerminateOfWhatNobodyStops(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t, size)
+	p.store = postgrestest.Database(t) // who stands still in a transaction holds up a file
+	nodes := p.start("a")
+	p.begins(nodes[0], "f")
+	nodes[0].Stop(t)
+	out, err := p.command("flows", "terminate", "f", "--reason", "INC-42", "--wait", "300ms", "--operator", "ada")
+	if err == nil || !strings.Contains(out, "written down") || !strings.Contains(out, "STARTED") {
+		t.Errorf("terminate: %v\n%s", err, out)
+	}
+	nodes[0].Cont(t)
+	p.from.allow(size)
+	within(t, "it is ended", func() bool { return nodes[0].status("f").state() == "TERMINATED" })
+	p.holds("out")
 }
 
 // noted demands what the audit says of flows that operators ended: who, why, and
