@@ -39,13 +39,13 @@ type s3Part struct {
 // create begins an upload. An upload whose id is not known can be neither kept
 // nor taken away, so the answer is waited for a little even when the copy has
 // ended: it is then ended like one that had come further.
-func (p *s3Part) create() error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+func (p *s3Part) create(ctx context.Context) error {
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(p.ctx, func() { time.AfterFunc(createGrace, cancel) })()
-	id, err := p.sink.Store.core.NewMultipartUpload(ctx, p.sink.Bucket, p.sink.Key, minio.PutObjectOptions{UserMetadata: meta(p.start.Identity)})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(createGrace, cancel) })()
+	id, err := p.sink.Store.core.NewMultipartUpload(detached, p.sink.Bucket, p.sink.Key, minio.PutObjectOptions{UserMetadata: meta(p.start.Identity)})
 	if err != nil {
-		return s3Fault(p.ctx, AtSink, err)
+		return s3Fault(ctx, AtSink, err)
 	}
 	p.upload = upload{ID: id, Epoch: p.start.Epoch, PartSize: p.sink.partSize(p.start.Length)}
 	p.next()

@@ -87,7 +87,7 @@ func (s S3Sink) Begin(ctx context.Context, start Start) (Part, error) {
 			return nil, err
 		}
 	}
-	return p, p.create()
+	return p, p.create(ctx)
 }
 
 // Discard implements [Sink].
