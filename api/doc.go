@@ -55,7 +55,7 @@
 // capture.go and client.go (a response on its way), headers.go, execution.go
 // (what a handler may say), redact.go; problem.go, profile.go; gateway.go, transport.go;
 // reconcile.go, inquiry.go, look.go with blanks.go, outside.go. The operators'
-// API: admin.go (who may what), admin_records.go, admin_fleet.go,
+// API: admin.go (who may what), admin_records.go, admin_fleet.go, admin_flows.go,
 // admin_problem.go, operators.go, principal_name.go; report.go, explain.go and
 // views.go, which the command line shares.
 package api
