@@ -292,9 +292,9 @@ func (r readme) checkRunbook(t *testing.T) {
 // variable, a metric or a dotted key.
 func (r readme) checkNames(t *testing.T, binary string) {
 	keys, help := example(t), flags(t, binary)
-	metrics := read(t, "cmd/node/metrics.go")
+	metrics := read(t, "cmd/node/metrics.go") + read(t, "cmd/node/metrics_flows.go")
 	flag, variable := regexp.MustCompile(`--[a-z][a-z.-]*`), regexp.MustCompile(`PROBATE_[A-Z_]+`)
-	metric, dotted := regexp.MustCompile(`^probate_([a-z_]+)$`), regexp.MustCompile(`^(internal|takeover|wait|log)\.[a-z_.]+$`)
+	metric, dotted := regexp.MustCompile(`^probate_([a-z_]+)$`), regexp.MustCompile(`^(internal|takeover|wait|log|tls)\.[a-z_.]+$`)
 	variables := map[string]bool{"PROBATE_CONFIG": true, "PROBATE_OPERATOR_TOKEN": true}
 	for name, value := range keys {
 		upper := "PROBATE_" + strings.ToUpper(name)

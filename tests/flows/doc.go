@@ -14,7 +14,8 @@
 // controlplane_test.go; conformance_test.go, the tables, and data_test.go, what
 // others come for or with; cases_test.go, cases_death_test.go and
 // memory_*_test.go, what happened to users of comparable systems;
-// s3_test.go, what is different with objects; commands_test.go, what operators
-// do. bench_test.go is what moving data costs; docs/benchmarks.md has its
+// s3_test.go, what is different with objects; named_test.go, sources that
+// messages name; commands_test.go, what operators do; metrics_test.go, what is
+// counted. bench_test.go is what moving data costs; docs/benchmarks.md has its
 // numbers. race_test.go and norace_test.go tell how the binary is to be built.
 package flows
