@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net/http"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -23,9 +24,20 @@ type flaky struct {
 	asked  atomic.Int32
 	ranges atomic.Int32
 	sent   atomic.Int64
+	busy   atomic.Int32 // requests that are being answered
+}
+
+// total is what was sent since it was last asked for, once nobody is sent
+// anything any more.
+func (f *flaky) total(t testing.TB) int64 {
+	t.Helper()
+	await(t, "the source has noticed that nobody reads it", func() bool { return f.busy.Load() == 0 })
+	return f.sent.Swap(0)
 }
 
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.busy.Add(1)
+	defer f.busy.Add(-1)
 	f.asked.Add(1)
 	if r.Header.Get("Range") != "" {
 		f.ranges.Add(1)

@@ -35,7 +35,7 @@ func TestResume(t *testing.T) {
 			t.Fatalf("error is %v", err)
 		}
 		to.wantNames(t, 1)
-		f.sent.Store(0)
+		f.total(t)
 		return c.last(t)
 	}
 	later := func(j move.Job, p *move.Checkpoint) move.Job {
@@ -60,8 +60,8 @@ func TestResume(t *testing.T) {
 		r := mustCopy(t, later(job(src, to.sink()), p), f.want)
 		to.wantContent(t, f.want)
 		to.wantNames(t, 1)
-		if r.ResumedFrom != p.Offset || p.Offset < 2<<20 || f.sent.Load() != 4<<20-p.Offset {
-			t.Errorf("resumed from %d of %d, the source sent %d", r.ResumedFrom, p.Offset, f.sent.Load())
+		if sent := f.total(t); r.ResumedFrom != p.Offset || p.Offset < 2<<20 || sent != 4<<20-p.Offset {
+			t.Errorf("resumed from %d of %d, the source sent %d", r.ResumedFrom, p.Offset, sent)
 		}
 	})
 
@@ -99,11 +99,11 @@ func TestResume(t *testing.T) {
 		if _, err := move.Copy(t.Context(), j); err == nil {
 			t.Fatal("committed")
 		}
-		f.sent.Store(0)
+		f.total(t)
 		r := mustCopy(t, later(job(src, to.sink()), c.last(t)), f.want)
 		to.wantContent(t, f.want)
-		if r.ResumedFrom != 4<<20 || f.sent.Load() > 1000 { // some words about a range
-			t.Errorf("resumed from %d, the source sent %d", r.ResumedFrom, f.sent.Load())
+		if sent := f.total(t); r.ResumedFrom != 4<<20 || sent > 1000 { // some words about a range
+			t.Errorf("resumed from %d, the source sent %d", r.ResumedFrom, sent)
 		}
 	})
 

@@ -230,11 +230,12 @@ func TestS3Sink(t *testing.T) {
 		if _, err := os.Stat(b.Path("x")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the old owner has committed: %v", err)
 		}
-		f.sent.Store(0)
+		f.total(t)
 		j := job(src, b.sink("x"))
 		j.Identity, j.Resume = next, &c.saved[2]
-		if r := mustCopy(t, j, f.want); r.ResumedFrom != 10<<20 || f.sent.Load() != 7<<20 {
-			t.Errorf("resumed from %d, the source sent %d", r.ResumedFrom, f.sent.Load())
+		r := mustCopy(t, j, f.want)
+		if sent := f.total(t); r.ResumedFrom != 10<<20 || sent != 7<<20 {
+			t.Errorf("resumed from %d, the source sent %d", r.ResumedFrom, sent)
 		}
 		b.wantObject(t, "x", f.want)
 		b.wantNoUpload(t)
