@@ -68,7 +68,7 @@ func (p *Plane) Routes() http.Handler {
 		refused(http.StatusMethodNotAllowed, "method_not_allowed", "no such method on this path").write(w)
 	})
 	r.Group(func(r chi.Router) {
-		r.Use(p.authorized)
+		r.Use(sameOrigin, p.authorized)
 		r.Post("/prepare", p.answering(p.prepare))
 		r.Post("/start", p.answering(p.start))
 		r.Post("/{id}/started", p.answering(p.started))
@@ -83,6 +83,18 @@ func (p *Plane) Routes() http.Handler {
 	r.Put("/{id}/data", p.receiveData)
 	r.Post("/{id}/data", p.receiveData)
 	return r
+}
+
+// sameOrigin refuses what a browser sends for another site's page. Where no
+// token is asked for, or the browser has a certificate, such a page could start
+// transfers.
+func sameOrigin(next http.Handler) http.Handler {
+	c := http.NewCrossOriginProtection()
+	c.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="dataflows"`)
+		refused(http.StatusUnauthorized, "unauthorized", "a page of another origin may not do this").write(w)
+	}))
+	return c.Handler(next)
 }
 
 // Internal is what the fleet's nodes ask each other, to be mounted on the

@@ -29,6 +29,27 @@ func TestWire(t *testing.T) {
 			t.Errorf("answer = %d, Retry-After %q: %s", status, header.Get("Retry-After"), body)
 		}
 	})
+	t.Run("APageOfAnotherOriginStartsNothing", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, stuck, func(*transfer.Config) {})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/start", strings.NewReader(wireStart))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://elsewhere.example")
+		req.Header.Set("Content-Type", "text/plain")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("status %d, want 401", resp.StatusCode)
+		}
+		if status, _, body := r.exchange(http.MethodGet, "/f/status", ""); status != http.StatusNotFound {
+			t.Errorf("a flow was started: %d %s", status, body)
+		}
+	})
 	t.Run("WhatIsAcceptedSaysWhereItsStatusIs", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, stuck, func(c *transfer.Config) { c.Async = true })
