@@ -22,6 +22,9 @@ type AdminFlows struct {
 	// that its bytes have stopped. ErrFenced: it has ended otherwise. Nil: what
 	// is wanted is written to the store, where who moves the bytes finds it.
 	Terminate func(ctx context.Context, flow, reason string) error
+	// Ended is what the control plane is told of a flow that is ended without
+	// Terminate and that nobody moves. Nil: nothing.
+	Ended func(f records.Flow, reason string) *records.NewCallback
 }
 
 // FlowView is a data flow as operators see it. What lets somebody in at its
@@ -189,7 +192,7 @@ func TerminateFlow(ctx context.Context, flows AdminFlows, audit records.Audit, i
 	case flows.Terminate != nil:
 		err = flows.Terminate(ctx, id, reason)
 	default:
-		err = terminateStored(ctx, flows.Store, id, reason)
+		err = terminateStored(ctx, flows, id, reason)
 	}
 	if err != nil {
 		return done, err
@@ -212,12 +215,12 @@ const flowLook = 100 * time.Millisecond
 
 // terminateStored ends a flow that nobody runs, or writes down that who runs it
 // is to end it, and waits for that until ctx ends.
-func terminateStored(ctx context.Context, flows records.Flows, id, reason string) error {
+func terminateStored(ctx context.Context, flows AdminFlows, id, reason string) error {
 	attempt := records.NewToken()
 	look := time.NewTicker(flowLook)
 	defer look.Stop()
 	for wanted := false; ; {
-		h, err := flows.LoadFlow(ctx, id)
+		h, err := flows.Store.LoadFlow(ctx, id)
 		switch {
 		case ctx.Err() != nil && wanted:
 			return nil
@@ -228,12 +231,16 @@ func terminateStored(ctx context.Context, flows records.Flows, id, reason string
 		case h.Flow.State.Terminal():
 			return fmt.Errorf("terminate: it is %s, which is final: %w", h.Flow.State, records.ErrFenced)
 		case h.Flow.Moves && h.Flow.State.Running():
-			_, err = flows.WantFlow(ctx, id, records.FlowTerminated, reason)
+			_, err = flows.Store.WantFlow(ctx, id, records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: reason})
 			wanted = wanted || err == nil
 		default:
-			_, err = flows.MoveFlow(ctx, records.FlowMove{
+			m := records.FlowMove{
 				ID: id, Attempt: attempt, Version: h.Flow.Version, To: records.FlowTerminated, Reason: reason, Tokens: []byte{},
-			})
+			}
+			if flows.Ended != nil {
+				m.Callback = flows.Ended(h.Flow, reason)
+			}
+			_, err = flows.Store.MoveFlow(ctx, m)
 		}
 		if err != nil && !errors.Is(err, records.ErrFenced) && ctx.Err() == nil {
 			return err

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS probate.flows (
     version     bigint NOT NULL,                -- grows by one with every move
     attempt     bytea NOT NULL CHECK (octet_length(attempt) = 16),
     wanted      text NOT NULL DEFAULT '' CHECK (wanted IN ('', 'SUSPENDED', 'TERMINATED')),
+    wanted_by   text NOT NULL DEFAULT '' CHECK (wanted_by IN ('', 'operator')), -- '': the control plane
     reason      text NOT NULL DEFAULT '',
     profile     text NOT NULL,
     dataset     text NOT NULL,
@@ -35,8 +36,9 @@ CREATE TABLE IF NOT EXISTS probate.flows (
     CHECK ((state IN ('COMPLETED', 'TERMINATED')) = (ended_at IS NOT NULL))
 );
 
--- What a live executor should have in progress: few rows among many.
-CREATE INDEX IF NOT EXISTS flows_running ON probate.flows (id) WHERE moves AND state IN ('STARTING', 'STARTED');
+-- What a live executor should have in progress, and what is being prepared: few
+-- rows among many.
+CREATE INDEX IF NOT EXISTS flows_awaited ON probate.flows (id) WHERE moves AND state IN ('STARTING', 'STARTED') OR state = 'PREPARING';
 
 -- What the purge looks for.
 CREATE INDEX IF NOT EXISTS flows_ended ON probate.flows (ended_at) WHERE ended_at IS NOT NULL;

@@ -66,11 +66,12 @@ type Flow struct {
 	Fingerprint Fingerprint
 	Moves       bool // while it runs a record of it is in progress, and its owner moves the bytes
 
-	State   FlowState
-	Version int64     // grows by one with every move
-	Attempt Token     // of the last move: who repeats one recognises it
-	Wanted  FlowState // where its owner is asked to bring it: suspended, terminated, or nowhere
-	Reason  string    // why it is wanted there, or ended: at most MaxReasonBytes, cut
+	State    FlowState
+	Version  int64     // grows by one with every move
+	Attempt  Token     // of the last move: who repeats one recognises it
+	Wanted   FlowState // where its owner is asked to bring it: suspended, terminated, or nowhere
+	WantedBy FlowAsker // who asked for that
+	Reason   string    // why it is wanted there, or ended: at most MaxReasonBytes, cut
 
 	Profile string // of the transfer, as asked
 	Dataset string
@@ -125,9 +126,9 @@ type Flows interface {
 	// after it landed it returns the flow.
 	MoveFlow(ctx context.Context, m FlowMove) (Flow, error)
 	// WantFlow notes that a running flow is to be suspended or terminated by
-	// who moves its bytes. A wish to terminate is not replaced by one to
-	// suspend. ErrFenced: it does not run (any more).
-	WantFlow(ctx context.Context, id string, wanted FlowState, reason string) (Flow, error)
+	// who moves its bytes. A wish to terminate is not replaced by any other.
+	// ErrFenced: it does not run (any more).
+	WantFlow(ctx context.Context, id string, w FlowWish) (Flow, error)
 	// NoteProgress writes how far flows have come, each under its fence, many
 	// at once, and returns what is wanted of each, in the order asked. A flow
 	// whose fence does not hold is returned as Fenced, and is left alone.
@@ -136,9 +137,10 @@ type Flows interface {
 	// else is wanted, now. It is asked just before bytes become visible.
 	// ErrFenced.
 	HoldsFlow(ctx context.Context, id string, f Fence) error
-	// StrayFlows reads flows whose bytes should move, that no live executor has
-	// in progress, and that nobody has touched for idle, in order of id, after
-	// the given one, at most limit.
+	// StrayFlows reads flows that nobody has touched for idle and that wait for
+	// somebody: their bytes should move and no live executor has them in
+	// progress, or they are being prepared. In order of id, after the given one,
+	// at most limit.
 	StrayFlows(ctx context.Context, idle time.Duration, after string, limit int) ([]Flow, error)
 	// ListFlows reads a page for an operator, in order of id, without Message,
 	// Tokens and Checkpoint.
@@ -206,6 +208,23 @@ type FlowMove struct {
 	Progress *Progress    // nil: as it was
 	Callback *NewCallback // nil: none
 }
+
+// FlowWish is what somebody wants of a running flow.
+type FlowWish struct {
+	State  FlowState // suspended or terminated
+	By     FlowAsker
+	Reason string
+}
+
+// FlowAsker is who may want something of a flow. The control plane is not told
+// what it has asked for itself.
+type FlowAsker string
+
+// Askers.
+const (
+	FlowControlPlane FlowAsker = ""
+	FlowOperator     FlowAsker = "operator"
+)
 
 // FlowNote is how far one flow has come.
 type FlowNote struct {

@@ -17,7 +17,8 @@
 //
 // Suspend and terminate work through any node, and are answered when the bytes
 // have stopped: who does not move them passes the order on to who does, and if
-// nobody answers there, takes the flow over in order to end it.
+// nobody answers there, takes the flow over in order to end it. A control plane
+// is told of every end that it has not asked for: an operator's, too.
 //
 // A start that says "trackable": false has none of this: no row, no record, no
 // probe. It is done by who was asked, and answered when it is done.
@@ -33,9 +34,6 @@
 // where the data of a pull is to be had, for whoever asks with that. What is
 // prepared has nothing to wait for, so prepare is always answered at once: a
 // callback would have to carry the token of a push through the outbox.
-//
-// A control plane is not told that an operator has ended its flow; the flow's
-// status says so, and why.
 //
 // # Imports
 //

@@ -283,7 +283,7 @@ func (p *Plane) ordered(r *http.Request, to records.FlowState) (*answer, error) 
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.order(r.Context(), flowID(r), to, c.Reason)
+	f, err := p.order(r.Context(), flowID(r), records.FlowWish{State: to, Reason: c.Reason})
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func TestLeft(t *testing.T) {
 		var s flowStore
 		r := newRig(t, good, func(p *transfer.Config) { s = p.Store.(flowStore) })
 		left(t, s, records.FlowStarted, "elsewhere")
-		if _, err := s.WantFlow(t.Context(), "f", records.FlowTerminated, "an operator's"); err != nil {
+		if _, err := s.WantFlow(t.Context(), "f", records.FlowWish{State: records.FlowTerminated, Reason: "an operator's"}); err != nil {
 			t.Fatal(err)
 		}
 		if reason := r.becomes("f", "TERMINATED"); reason != "an operator's" {
@@ -204,7 +204,7 @@ func TestProgress(t *testing.T) {
 		r.start("first", "d")
 		r.await("it has the place", func() bool { return opened.Load() == 1 })
 		r.start("second", "d")
-		if _, err := s.WantFlow(t.Context(), "second", records.FlowTerminated, "an operator's"); err != nil {
+		if _, err := s.WantFlow(t.Context(), "second", records.FlowWish{State: records.FlowTerminated, Reason: "an operator's"}); err != nil {
 			t.Fatal(err)
 		}
 		r.becomes("second", "TERMINATED")

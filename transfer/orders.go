@@ -13,10 +13,10 @@ import (
 // order brings a flow to suspended or terminated, wherever its bytes are moved,
 // and returns when they have stopped. What is wanted is written down first, so
 // whoever has the flow, or takes it over, heeds it also if no word reaches it.
-func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reason string) (records.Flow, error) {
+func (p *Plane) order(ctx context.Context, id string, w records.FlowWish) (records.Flow, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.OrderTimeout)
 	defer cancel()
-	attempt := records.NewToken()
+	attempt, to := records.NewToken(), w.State
 	for try := 0; ; try++ {
 		held, err := p.store.LoadFlow(ctx, id)
 		if err != nil {
@@ -33,11 +33,11 @@ func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reas
 		}
 		switch {
 		case f.Moves && held.InProgress() && f.State.Running():
-			err = p.orderOwner(ctx, held, to, reason)
+			err = p.orderOwner(ctx, held, w)
 		case f.Moves && held.InProgress():
 			err = p.free(ctx, held)
 		default:
-			if f, err = p.moveIdle(ctx, f, to, reason, attempt); err == nil {
+			if f, err = p.moveIdle(ctx, f, w, attempt); err == nil {
 				return f, nil
 			}
 		}
@@ -51,11 +51,12 @@ func (p *Plane) order(ctx context.Context, id string, to records.FlowState, reas
 	}
 }
 
-// Terminate ends a flow at an operator's wish. Nil also if who moves the bytes
+// Terminate ends a flow at an operator's wish, of which the control plane is
+// told. Nil also if who moves the bytes
 // has not confirmed yet that they have stopped: what is wanted is written down.
 // ErrFenced: it has ended otherwise.
 func (p *Plane) Terminate(ctx context.Context, id, reason string) error {
-	_, err := p.order(ctx, id, records.FlowTerminated, reason)
+	_, err := p.order(ctx, id, records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: reason})
 	if told, is := errors.AsType[*problem](err); is {
 		switch told.code {
 		case "order_pending":
@@ -68,8 +69,12 @@ func (p *Plane) Terminate(ctx context.Context, id, reason string) error {
 }
 
 // moveIdle moves a flow that nobody runs, and takes away what it left.
-func (p *Plane) moveIdle(ctx context.Context, f records.Flow, to records.FlowState, reason string, attempt records.Token) (records.Flow, error) {
-	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to, Reason: reason, Tokens: []byte{}}
+func (p *Plane) moveIdle(ctx context.Context, f records.Flow, w records.FlowWish, attempt records.Token) (records.Flow, error) {
+	to := w.State
+	m := records.FlowMove{ID: f.ID, Attempt: attempt, Version: f.Version, To: to, Reason: w.Reason, Tokens: []byte{}}
+	if told := toldOf(w.By, to); told != "" {
+		m.Callback = p.callback(f, told, to, w.Reason)
+	}
 	if f.Moves && to.Terminal() {
 		m.Progress = &records.Progress{Bytes: f.Progress.Bytes, Total: f.Progress.Total}
 	}
@@ -77,6 +82,7 @@ func (p *Plane) moveIdle(ctx context.Context, f records.Flow, to records.FlowSta
 	if err != nil {
 		return f, err
 	}
+	p.kick()
 	if to.Terminal() {
 		p.discard(ctx, f)
 	}
@@ -84,6 +90,15 @@ func (p *Plane) moveIdle(ctx context.Context, f records.Flow, to records.FlowSta
 		p.cutEverywhere(ctx, f.ID)
 	}
 	return moved, nil
+}
+
+// toldOf is the callback that goes with what somebody wanted of a flow: a control
+// plane knows what it has asked for itself.
+func toldOf(by records.FlowAsker, to records.FlowState) string {
+	if by == records.FlowControlPlane || to != records.FlowTerminated {
+		return ""
+	}
+	return eventErrored
 }
 
 // discard takes away what a flow has begun at its sink. It is done as far as it
@@ -108,11 +123,11 @@ func (p *Plane) discard(ctx context.Context, f records.Flow) {
 
 // orderOwner has the owner of a running flow stop it. If it cannot be reached
 // and is dead, the flow is taken over, which ends it.
-func (p *Plane) orderOwner(ctx context.Context, h records.HeldFlow, to records.FlowState, reason string) error {
-	if _, err := p.store.WantFlow(ctx, h.Flow.ID, to, reason); err != nil {
+func (p *Plane) orderOwner(ctx context.Context, h records.HeldFlow, w records.FlowWish) error {
+	if _, err := p.store.WantFlow(ctx, h.Flow.ID, w); err != nil {
 		return err
 	}
-	if h.Fence.Executor == p.config.Peers.Self() && p.halt(ctx, h.Flow.ID, h.Flow.Record, to) {
+	if h.Fence.Executor == p.config.Peers.Self() && p.halt(ctx, h.Flow.ID, h.Flow.Record, w.State) {
 		return nil
 	}
 	if h.Fence.Executor != p.config.Peers.Self() {

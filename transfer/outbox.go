@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,18 +31,27 @@ const (
 // callback is the message about a move, to be written with it; nil if nobody
 // has said where messages go.
 func (p *Plane) callback(f records.Flow, event string, state records.FlowState, reason string) *records.NewCallback {
-	base := f.ReplyTo
-	if base == "" {
-		base = p.config.ControlPlane
+	m := statusMessage{State: string(state)}
+	if event == eventErrored {
+		m.Error = records.FlowReason(reason)
 	}
+	return callback(f, p.config.ControlPlane, event, m)
+}
+
+// Ended is word of a flow's end at an operator's wish, for who writes that end
+// without a [Plane]: to where the flow's messages go, or else to controlPlane.
+// Nil: nobody has said where they go.
+func Ended(f records.Flow, controlPlane, reason string) *records.NewCallback {
+	return callback(f, controlPlane, eventErrored, statusMessage{State: string(records.FlowTerminated), Error: records.FlowReason(reason)})
+}
+
+func callback(f records.Flow, controlPlane, event string, m statusMessage) *records.NewCallback {
+	base := cmp.Or(f.ReplyTo, controlPlane)
 	if base == "" {
 		return nil
 	}
-	message := statusMessage{MessageID: uuid.NewString(), DataFlowID: f.ID, State: string(state)}
-	if event == eventErrored {
-		message.Error = records.FlowReason(reason)
-	}
-	body, err := json.Marshal(message)
+	m.MessageID, m.DataFlowID = uuid.NewString(), f.ID
+	body, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // strings are always marshalled
 	}

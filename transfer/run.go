@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,7 +165,12 @@ func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result 
 	case err == nil:
 		e.State, e.SHA256, e.Told, e.Bytes = records.FlowCompleted, result.SHA256[:], eventCompleted, result.Bytes
 	case ordered:
-		e.State, e.Reason = order.state, p.reasonOf(ctx, flow.ID)
+		said, err := p.wishOf(ctx, flow.ID)
+		if err != nil { // whoever finds it next ends it, and knows whom to tell
+			return interrupted(fmt.Sprintf("to become %s, for a reason that cannot be read: %v", order.state, err))
+		}
+		e.State = cmp.Or(said.State, order.state) // to end may have been wanted since
+		e.Reason, e.Told = said.Reason, toldOf(said.By, e.State)
 	case errors.Is(err, records.ErrFenced), errors.Is(err, move.ErrSuperseded):
 		return p.overtaken(ctx, r, flow)
 	case ctx.Err() != nil:
@@ -177,15 +183,14 @@ func (p *Plane) conclude(ctx context.Context, r *run, flow records.Flow, result 
 	return p.write(ctx, r, flow, e)
 }
 
-// reasonOf is what was said with the order.
-func (p *Plane) reasonOf(ctx context.Context, id string) string {
+// wishOf is what was said with the order.
+func (p *Plane) wishOf(ctx context.Context, id string) (records.FlowWish, error) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	held, err := p.store.LoadFlow(limit, id)
-	if err != nil {
-		return ""
-	}
-	return held.Flow.Reason
+	return persist(limit, func() (records.FlowWish, error) {
+		held, err := p.store.LoadFlow(limit, id)
+		return records.FlowWish{State: held.Flow.Wanted, By: held.Flow.WantedBy, Reason: held.Flow.Reason}, err
+	})
 }
 
 // overtaken is a run whose fence no longer held when it was asked for, or of
@@ -193,7 +198,9 @@ func (p *Plane) reasonOf(ctx context.Context, id string) string {
 func (p *Plane) overtaken(ctx context.Context, r *run, flow records.Flow) takeover.Completion {
 	held, err := p.store.LoadFlow(ctx, flow.ID)
 	if err == nil && held.Fence == r.fence && held.InProgress() && held.Flow.Wanted != "" {
-		return p.write(ctx, r, flow, ending{State: held.Flow.Wanted, Reason: held.Flow.Reason, Bytes: r.bytes.Load()})
+		return p.write(ctx, r, flow, ending{
+			State: held.Flow.Wanted, Reason: held.Flow.Reason, Bytes: r.bytes.Load(), Told: toldOf(held.Flow.WantedBy, held.Flow.Wanted),
+		})
 	}
 	return interrupted("overtaken")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/probate-dev/probate/api"
 	"github.com/probate-dev/probate/records"
+	"github.com/probate-dev/probate/transfer"
 )
 
 type flowsCmd struct {
@@ -170,7 +171,7 @@ func (e *env) showFlow(v api.FlowView) error {
 
 type flowsTerminateCmd struct {
 	Flow     string        `arg:"" help:"The flow's id: the processId of its messages."`
-	Reason   string        `required:"" help:"Why; the control plane's status says so."`
+	Reason   string        `required:"" help:"Why; the control plane is told."`
 	Wait     time.Duration `help:"How long to wait for the bytes to stop, straight on the store." default:"30s"`
 	Operator string        `help:"Who says so, straight on the store. Default: $$USER." placeholder:"NAME"`
 	Remote   Remote        `embed:""`
@@ -181,6 +182,7 @@ type flowsTerminateCmd struct {
 func (flowsTerminateCmd) Help() string {
 	return `What is wanted is written to the store. The node that moves the bytes sees it when it writes its progress, and stops; if
 that node is dead, another takes the flow over in order to end it. With --node the node that moves the bytes is told at once.
+The control plane is told by an errored callback, with the reason and without who gave it.
 
 Examples:
 
@@ -195,14 +197,14 @@ func (c *flowsTerminateCmd) Run(ctx context.Context, e *env) error {
 		func(node *adminClient) error {
 			return node.call(ctx, http.MethodPost, flowPath(c.Flow)+"/terminate", nil, map[string]string{"reason": c.Reason}, &now)
 		},
-		func(_ Config, s records.Store) error {
+		func(config Config, s records.Store) error {
 			flows, err := storedFlows(ctx, s)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, errNotStopped)
 			defer cancel()
-			done, err := api.TerminateFlow(ctx, api.AdminFlows{Store: flows}, s, c.Flow, e.operator(c.Operator), c.Reason)
+			done, err := api.TerminateFlow(ctx, config.adminFlows(flows), s, c.Flow, e.operator(c.Operator), c.Reason)
 			now = done.Now
 			return err
 		})
@@ -227,9 +229,16 @@ func (n *node) adminFlows() *api.AdminFlows {
 	if n.flows == nil {
 		return nil
 	}
-	f := &api.AdminFlows{Store: n.flows}
+	f := n.config.adminFlows(n.flows)
 	if n.data != nil {
 		f.Terminate = n.data.Terminate
 	}
-	return f
+	return &f
+}
+
+// adminFlows are a store's flows without a data plane to end them.
+func (c Config) adminFlows(flows records.Flows) api.AdminFlows {
+	return api.AdminFlows{Store: flows, Ended: func(f records.Flow, reason string) *records.NewCallback {
+		return transfer.Ended(f, c.Dataflows.ControlPlane.URL, reason)
+	}}
 }

@@ -13,6 +13,7 @@ CREATE TABLE flows (
     version     INTEGER NOT NULL,               -- grows by one with every move
     attempt     BLOB NOT NULL CHECK (length(attempt) = 16),
     wanted      TEXT NOT NULL DEFAULT '' CHECK (wanted IN ('', 'SUSPENDED', 'TERMINATED')),
+    wanted_by   TEXT NOT NULL DEFAULT '' CHECK (wanted_by IN ('', 'operator')), -- '': the control plane
     reason      TEXT NOT NULL DEFAULT '',
     profile     TEXT NOT NULL,
     dataset     TEXT NOT NULL,
@@ -32,8 +33,9 @@ CREATE TABLE flows (
     CHECK ((state IN ('COMPLETED', 'TERMINATED')) = (ended_at IS NOT NULL))
 ) STRICT;
 
--- What a live executor should have in progress: few rows among many.
-CREATE INDEX flows_running ON flows (id) WHERE moves AND state IN ('STARTING', 'STARTED');
+-- What a live executor should have in progress, and what is being prepared: few
+-- rows among many.
+CREATE INDEX flows_awaited ON flows (id) WHERE moves AND state IN ('STARTING', 'STARTED') OR state = 'PREPARING';
 
 -- What the purge looks for.
 CREATE INDEX flows_ended ON flows (ended_at) WHERE ended_at IS NOT NULL;

@@ -126,9 +126,9 @@ func callbackArguments(c *records.NewCallback) []any {
 }
 
 // WantFlow notes what is wanted of a running flow.
-func (s *Store) WantFlow(ctx context.Context, id string, wanted records.FlowState, reason string) (records.Flow, error) {
+func (s *Store) WantFlow(ctx context.Context, id string, w records.FlowWish) (records.Flow, error) {
 	return call(ctx, s, func(ctx context.Context) (records.Flow, error) {
-		rows, err := s.flows(ctx, "want flow", wantFlow, id, string(wanted), records.FlowReason(reason))
+		rows, err := s.flows(ctx, "want flow", wantFlow, id, string(w.State), records.FlowReason(w.Reason), string(w.By))
 		switch {
 		case err != nil:
 			return records.Flow{}, err
@@ -301,6 +301,7 @@ type flowRow struct {
 	Version     int64          `db:"version"`
 	Attempt     []byte         `db:"attempt"`
 	Wanted      string         `db:"wanted"`
+	WantedBy    string         `db:"wanted_by"`
 	Reason      string         `db:"reason"`
 	Profile     string         `db:"profile"`
 	Dataset     string         `db:"dataset"`
@@ -327,7 +328,7 @@ type flowRow struct {
 func (r flowRow) flow() (records.Flow, error) {
 	f := records.Flow{
 		ID: r.ID, Moves: r.Moves, State: records.FlowState(r.State), Version: r.Version,
-		Wanted: records.FlowState(r.Wanted), Reason: r.Reason, Profile: r.Profile, Dataset: r.Dataset,
+		Wanted: records.FlowState(r.Wanted), WantedBy: records.FlowAsker(r.WantedBy), Reason: r.Reason, Profile: r.Profile, Dataset: r.Dataset,
 		Message: r.Message, ReplyTo: r.ReplyTo, Tokens: r.Tokens, Attempts: r.Attempts,
 		Executor: records.ExecutorID(r.Executor), Epoch: r.Epoch,
 		Progress:  records.Progress{Bytes: r.Bytes, Total: r.Total, SHA256: r.SHA256, Checkpoint: r.Checkpoint},

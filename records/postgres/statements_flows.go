@@ -8,7 +8,7 @@ package postgres
 
 // flowColumns are the columns of a flow f, without what a listing leaves out.
 const flowColumns = `
-       f.id, f.record_id, f.fingerprint, f.moves, f.state, f.version, f.attempt, f.wanted, f.reason,
+       f.id, f.record_id, f.fingerprint, f.moves, f.state, f.version, f.attempt, f.wanted, f.wanted_by, f.reason,
        f.profile, f.dataset, f.reply_to, f.attempts, f.executor_id, f.epoch,
        f.bytes, f.total, f.sha256, f.created_at, f.updated_at, f.ended_at`
 
@@ -17,6 +17,9 @@ const allFlowColumns = flowColumns + `, f.message, f.tokens, f.checkpoint`
 
 // runningFlow is a flow whose bytes are to move.
 const runningFlow = `f.state IN ('STARTING', 'STARTED')`
+
+// awaitedFlow is one that somebody should be at, as flows_awaited has it.
+const awaitedFlow = `(f.moves AND ` + runningFlow + ` OR f.state = 'PREPARING')`
 
 // createFlow adds a flow, with its callback if there is one. Zero rows: one of
 // that id stands there.
@@ -82,6 +85,7 @@ const movedFlow = `
 UPDATE probate.flows f
    SET state = $4::text, version = f.version + 1, attempt = $6::bytea, moves = f.moves OR $19::boolean,
        wanted = CASE WHEN $8::boolean THEN f.wanted ELSE '' END,
+       wanted_by = CASE WHEN $8::boolean THEN f.wanted_by ELSE '' END,
        reason = CASE WHEN $8::boolean THEN f.reason ELSE $7::text END,
        attempts = f.attempts + CASE WHEN $8::boolean THEN 1 ELSE 0 END,
        executor_id = CASE WHEN $8::boolean THEN $2::uuid ELSE f.executor_id END,
@@ -133,10 +137,11 @@ SELECT` + allFlowColumns + `
   FROM f`
 
 // wantFlow notes what is wanted of a running flow. That it is to end is not
-// taken back. $1 id, $2 what, $3 why.
+// taken back. $1 id, $2 what, $3 why, $4 who asks.
 const wantFlow = `
 UPDATE probate.flows f
    SET wanted = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted ELSE $2::text END,
+       wanted_by = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted_by ELSE $4::text END,
        reason = CASE WHEN f.wanted = 'TERMINATED' THEN f.reason ELSE $3::text END,
        updated_at = clock_timestamp()
  WHERE f.id = $1::text
@@ -183,7 +188,8 @@ SELECT f.id
    AND ` + runningFlow + `
    AND EXISTS (` + heldRecord + `)`
 
-// strayFlows reads running flows that no live executor has in progress.
+// strayFlows reads running flows that no live executor has in progress, and
+// those that are being prepared, of which nobody has a record.
 //
 // $1 after this id, $2 untouched for so many microseconds, $3 at most so many.
 const strayFlows = `
@@ -191,8 +197,7 @@ SELECT` + allFlowColumns + `
   FROM probate.flows f
   LEFT JOIN probate.records r ON r.id = f.record_id AND r.state = 'in_progress'
   LEFT JOIN probate.executors e ON e.id = r.executor_id
- WHERE f.moves
-   AND ` + runningFlow + `
+ WHERE ` + awaitedFlow + `
    AND f.id > $1::text
    AND f.updated_at <= now() - $2::bigint * interval '1 microsecond'
    AND (e.id IS NULL OR e.state IN ('fenced', 'gone') OR e.heartbeat_at < now() - e.lease_ttl)

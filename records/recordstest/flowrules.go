@@ -13,7 +13,7 @@ var wantFlowRules = []flowRule{
 	{"IsSeenByWhoHoldsTheFlow", func(f flowFixture) {
 		flow, r := f.runs("f")
 		f.check(f.flows.HoldsFlow(f.Context(), "f", r.Fence()))
-		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowSuspended, "lunch")
+		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowSuspended, Reason: "lunch"})
 		f.check(err)
 		f.refused(f.flows.HoldsFlow(f.Context(), "f", r.Fence()), records.ErrFenced)
 		noted, err := f.flows.NoteProgress(f.Context(), []records.FlowNote{{ID: "f", Fence: r.Fence()}})
@@ -24,11 +24,27 @@ var wantFlowRules = []flowRule{
 		f.equal("a successor sees it", f.moves(m).Wanted, records.FlowSuspended)
 		f.equal("and it is gone when done", f.moves(held(flow, r, records.FlowSuspended)).Wanted, records.FlowState(""))
 	}},
+	{"KnowsWhoAskedUntilItIsDone", func(f flowFixture) {
+		flow, r := f.runs("f")
+		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowSuspended, Reason: "lunch"})
+		f.check(err)
+		got, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: "enough"})
+		f.check(err)
+		f.equal("wanted", got.Wanted, records.FlowTerminated)
+		f.equal("by", got.WantedBy, records.FlowOperator)
+		m := held(flow, r, records.FlowStarted)
+		m.Begin = true
+		f.equal("a successor sees it", f.moves(m).WantedBy, records.FlowOperator)
+		f.equal("and it is gone when done", f.moves(held(flow, r, records.FlowTerminated)).WantedBy, records.FlowControlPlane)
+	}},
 	{"ToEndIsNotTakenBack", func(f flowFixture) {
 		f.runs("f")
-		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowTerminated, "enough")
+		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: "enough"})
 		f.check(err)
-		got, err := f.flows.WantFlow(f.Context(), "f", records.FlowSuspended, "lunch")
+		again, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowTerminated, Reason: "no more"})
+		f.check(err)
+		f.equal("by who asked first", again.WantedBy, records.FlowOperator)
+		got, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowSuspended, Reason: "lunch"})
 		f.check(err)
 		f.equal("wanted", got.Wanted, records.FlowTerminated)
 		f.equal("reason", got.Reason, "enough")
@@ -37,7 +53,7 @@ var wantFlowRules = []flowRule{
 		flow, r := f.runs("f")
 		f.moves(held(flow, r, records.FlowSuspended))
 		for _, id := range []string{"f", "nobody"} {
-			_, err := f.flows.WantFlow(f.Context(), id, records.FlowTerminated, "")
+			_, err := f.flows.WantFlow(f.Context(), id, records.FlowWish{State: records.FlowTerminated, Reason: ""})
 			f.refused(err, records.ErrFenced)
 		}
 	}},
@@ -101,6 +117,19 @@ var strayRules = []flowRule{
 		f.check(err)
 		f.equal("a page", len(rest), 1)
 		f.equal("goes on", rest[0].ID, "of the silent")
+	}},
+	{"AreThoseThatArePrepared", func(f flowFixture) {
+		for _, state := range []records.FlowState{records.FlowPreparing, records.FlowPrepared} {
+			n := newFlow(string(state), reservation(records.ExecutorID{1}))
+			n.State, n.Moves = state, false
+			f.makes(n)
+		}
+		f.elapse(time.Millisecond)
+		strays, err := f.flows.StrayFlows(f.Context(), 0, "", 10)
+		f.check(err)
+		f.equal("strays", len(strays), 1)
+		f.equal("stray", strays[0].ID, string(records.FlowPreparing))
+		f.equal("prepared", f.moves(idle(strays[0], records.FlowPrepared)).State, records.FlowPrepared)
 	}},
 	{"AreNotThoseJustTouched", func(f flowFixture) {
 		f.makes(newFlow("fresh", reservation(records.ExecutorID{1})))

@@ -80,8 +80,8 @@ func (f *Flows) MoveFlow(ctx context.Context, m records.FlowMove) (records.Flow,
 }
 
 // WantFlow opens the message.
-func (f *Flows) WantFlow(ctx context.Context, id string, wanted records.FlowState, reason string) (records.Flow, error) {
-	flow, err := f.Flows.WantFlow(ctx, id, wanted, reason)
+func (f *Flows) WantFlow(ctx context.Context, id string, w records.FlowWish) (records.Flow, error) {
+	flow, err := f.Flows.WantFlow(ctx, id, w)
 	return f.opened(ctx, flow, err)
 }
 

@@ -30,6 +30,7 @@ const (
 	ClaimUnknown    = claimUnknown
 	Finalize        = finalize
 	Purge           = purge
+	StrayFlows      = strayFlows
 
 	ReleaseByOperator = releaseByOperator
 	ResolveByOperator = resolveByOperator

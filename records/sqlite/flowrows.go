@@ -18,6 +18,7 @@ type flowRow struct {
 	Version     int64          `db:"version"`
 	Attempt     []byte         `db:"attempt"`
 	Wanted      string         `db:"wanted"`
+	WantedBy    string         `db:"wanted_by"`
 	Reason      string         `db:"reason"`
 	Profile     string         `db:"profile"`
 	Dataset     string         `db:"dataset"`
@@ -44,7 +45,7 @@ type flowRow struct {
 func (w *flowRow) flow() (records.Flow, error) {
 	f := records.Flow{
 		ID: w.ID, Moves: w.Moves, State: records.FlowState(w.State), Version: w.Version,
-		Wanted: records.FlowState(w.Wanted), Reason: w.Reason, Profile: w.Profile, Dataset: w.Dataset,
+		Wanted: records.FlowState(w.Wanted), WantedBy: records.FlowAsker(w.WantedBy), Reason: w.Reason, Profile: w.Profile, Dataset: w.Dataset,
 		Message: w.Message, ReplyTo: w.ReplyTo, Tokens: w.Tokens, Attempts: w.Attempts, Epoch: w.Epoch,
 		Progress:  records.Progress{Bytes: w.Bytes, Total: w.Total, SHA256: w.SHA256, Checkpoint: w.Checkpoint},
 		CreatedAt: instant(w.CreatedAt), UpdatedAt: instant(w.UpdatedAt), EndedAt: instantOrZero(w.EndedAt),

@@ -114,9 +114,9 @@ func moveArguments(now int64, m records.FlowMove) []any {
 }
 
 // WantFlow implements [records.Flows].
-func (s *Store) WantFlow(ctx context.Context, id string, wanted records.FlowState, reason string) (records.Flow, error) {
+func (s *Store) WantFlow(ctx context.Context, id string, w records.FlowWish) (records.Flow, error) {
 	return decide(ctx, s, "want flow", 0, func(t *tx) (records.Flow, error) {
-		if t.exec(wantFlow, t.now(), id, string(wanted), records.FlowReason(reason)) == 0 {
+		if t.exec(wantFlow, t.now(), id, string(w.State), records.FlowReason(w.Reason), string(w.By)) == 0 {
 			return records.Flow{}, records.ErrFenced
 		}
 		held, err := t.flow(id)

@@ -25,6 +25,7 @@ func TestPlan(t *testing.T) {
 		"Finalize":          {sqlite.Finalize, []any{1, id, id, 1, 1, 1, id, id}, "USING INDEX sqlite_autoindex_records_1 (id=?)"},
 		"TakeOver":          {sqlite.TakeOver, []any{id, id, id, id, 1, false}, "USING INDEX records_in_progress (executor_id=? AND id=?)"},
 		"Purge":             {sqlite.Purge, []any{1, 10}, "records_expiry (expires_at<?)"},
+		"StrayFlows":        {sqlite.StrayFlows, []any{1, "", 1, 10}, "USING INDEX flows_awaited (id>?)"},
 		"InProgress":        {sqlite.InProgress, []any{id, id, 10}, "USING INDEX records_in_progress (executor_id=? AND id>?)"},
 		"Orphans":           {sqlite.Orphans, []any{id, 10}, "USING COVERING INDEX records_in_progress (executor_id=? AND id>?)"},
 		"ListBound":         {sqlite.ListBound, []any{id, 10}, "USING COVERING INDEX sqlite_autoindex_records_1 (id>?)"},

@@ -4,7 +4,7 @@ package sqlite
 // too. Nobody writes between two statements of one transaction, so a fence that
 // was found to hold does so for those that follow it.
 
-const flowColumns = `f.id, f.record_id, f.fingerprint, f.moves, f.state, f.version, f.attempt, f.wanted, f.reason,
+const flowColumns = `f.id, f.record_id, f.fingerprint, f.moves, f.state, f.version, f.attempt, f.wanted, f.wanted_by, f.reason,
        f.profile, f.dataset, f.reply_to, f.attempts, f.executor_id, f.epoch,
        f.bytes, f.total, f.sha256, f.created_at, f.updated_at, f.ended_at`
 
@@ -12,6 +12,9 @@ const allFlowColumns = flowColumns + `, f.message, f.tokens, f.checkpoint`
 
 // runningFlow is a flow whose bytes are to move.
 const runningFlow = `f.state IN ('STARTING', 'STARTED')`
+
+// awaitedFlow is one that somebody should be at, as flows_awaited has it.
+const awaitedFlow = `(f.moves AND ` + runningFlow + ` OR f.state = 'PREPARING')`
 
 // createFlow adds a flow. Zero rows: one of that id stands there.
 //
@@ -77,6 +80,7 @@ const moveFlow = `
 UPDATE flows AS f
    SET state = ?3, version = f.version + 1, attempt = ?6, moves = f.moves OR ?18,
        wanted = CASE WHEN ?8 THEN f.wanted ELSE '' END,
+       wanted_by = CASE WHEN ?8 THEN f.wanted_by ELSE '' END,
        reason = CASE WHEN ?8 THEN f.reason ELSE ?7 END,
        attempts = f.attempts + ?8,
        executor_id = CASE WHEN ?8 THEN ?9 ELSE f.executor_id END,
@@ -93,10 +97,11 @@ UPDATE flows AS f
    AND (?5 IS NULL OR f.version = ?5)`
 
 // wantFlow notes what is wanted of a running flow. That it is to end is not
-// taken back. ?1 clock, ?2 id, ?3 what, ?4 why.
+// taken back. ?1 clock, ?2 id, ?3 what, ?4 why, ?5 who asks.
 const wantFlow = `
 UPDATE flows AS f
    SET wanted = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted ELSE ?3 END,
+       wanted_by = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted_by ELSE ?5 END,
        reason = CASE WHEN f.wanted = 'TERMINATED' THEN f.reason ELSE ?4 END,
        updated_at = ?1
  WHERE f.id = ?2
@@ -118,7 +123,8 @@ const holdsFlow = heldRecord + `
    AND f.wanted = ''
    AND ` + runningFlow
 
-// strayFlows reads running flows that no live executor has in progress.
+// strayFlows reads running flows that no live executor has in progress, and
+// those that are being prepared, of which nobody has a record.
 //
 // ?1 clock, ?2 after this id, ?3 untouched since, ?4 at most so many.
 const strayFlows = `
@@ -126,8 +132,7 @@ SELECT ` + allFlowColumns + `
   FROM flows f
   LEFT JOIN records r ON r.id = f.record_id AND r.state = 'in_progress'
   LEFT JOIN executors e ON e.id = r.executor_id
- WHERE f.moves
-   AND ` + runningFlow + `
+ WHERE ` + awaitedFlow + `
    AND f.id > ?2
    AND f.updated_at <= ?3
    AND (e.id IS NULL OR e.state IN ('fenced', 'gone') OR e.heartbeat_at + e.lease_ttl < ?1)

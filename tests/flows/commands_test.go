@@ -55,6 +55,7 @@ func TestCommands(t *testing.T) {
 			if r := a.status(id); r.state() != "TERMINATED" || r.json["error"] != "an operator's" {
 				t.Errorf("status = %s", r)
 			}
+			p.control.hears(id, "errored")
 		}
 		p.holds("out")
 		if out, err := p.command("flows", "terminate", "running", "--reason", "again"); err == nil {
@@ -114,6 +115,10 @@ func TestOperators(t *testing.T) {
 			t.Errorf("the log has %d lines: %v", len(said), said)
 		}
 		p.noted(nodes[1], "ada", "INC-42", "STARTED")
+		p.control.hears(id, "errored")
+		if said := p.control.said(id); !strings.Contains(said, `"error":"INC-42"`) || strings.Contains(said, "ada") {
+			t.Errorf("the control plane was told %s", said)
+		}
 	})
 	t.Run("TerminateStraightOnTheStoreIsWrittenDown", func(t *testing.T) {
 		nodes[0].ask(http.MethodPost, "/dataflows/prepare", message("prepared", httpPull, nil))
@@ -121,6 +126,7 @@ func TestOperators(t *testing.T) {
 			t.Fatalf("terminate: %v\n%s", err, out)
 		}
 		p.noted(nodes[1], "ada", "INC-42", "STARTED", "eve", "INC-43", "PREPARED")
+		p.control.hears("prepared", "errored")
 	})
 }
 
@@ -140,6 +146,7 @@ func TestTerminateOfWhatNobodyStops(t *testing.T) {
 	nodes[0].Cont(t)
 	p.from.allow(size)
 	within(t, "it is ended", func() bool { return nodes[0].status("f").state() == "TERMINATED" })
+	p.control.hears("f", "errored")
 	p.holds("out")
 }
 

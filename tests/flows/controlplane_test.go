@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -117,6 +118,19 @@ func (c *controlPlane) hears(flow, events string) {
 	within(c.t, "the control plane hears "+events+" of "+flow, func() bool { return c.heard(flow) == events })
 }
 
+// said is all that was said in the accepted callbacks of a flow.
+func (c *controlPlane) said(flow string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var bodies []string
+	for _, w := range c.told {
+		if w.flow == flow {
+			bodies = append(bodies, w.body)
+		}
+	}
+	return strings.Join(bodies, "\n")
+}
+
 // tried is how often an event was sent.
 func (c *controlPlane) tried(event string) int {
 	c.mu.Lock()
@@ -136,13 +150,17 @@ func (c *controlPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.mu.Unlock()
 		return
 	}
-	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	if r.Method != http.MethodPost || len(parts) != 4 || parts[0] != "transfers" || parts[2] != "dataflow" {
 		c.t.Errorf("control plane: %s %s", r.Method, r.URL.Path)
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	flow, event := parts[1], parts[3]
+	flow, err := url.PathUnescape(parts[1])
+	if err != nil {
+		c.t.Errorf("control plane: %v", err)
+	}
+	event := parts[3]
 	status := c.next(event)
 	switch {
 	case status == 0:
