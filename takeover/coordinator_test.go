@@ -3,6 +3,8 @@ package takeover_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +23,26 @@ func TestDo(t *testing.T) {
 		(<-do(nodes[0], ask("k"), instant(&runs, "two"))).check(t, takeover.Replayed, "one")
 		(<-do(nodes[1], ask("k"), instant(&runs, "three"))).check(t, takeover.Replayed, "one")
 		ran(t, &runs, 1)
+	})
+
+	rule(t, "WhoAsksAfterTheAnswerHasNotWaited", func(t *testing.T, f *fleet) {
+		node := f.start(takeover.Config{}, "a")[0]
+		var runs atomic.Int64
+		var callers sync.WaitGroup
+		for caller := range 8 {
+			callers.Go(func() {
+				for i := range 50 {
+					req := ask(fmt.Sprint(caller, ".", i))
+					for n, want := range []takeover.OutcomeKind{takeover.Executed, takeover.Replayed} {
+						if got, err := node.Do(t.Context(), req, instant(&runs, "one")); err != nil || got.Outcome != want {
+							t.Errorf("ask %d: %s, %v, want %s", n, got.Outcome, err, want)
+						}
+					}
+				}
+			})
+		}
+		callers.Wait()
+		ran(t, &runs, 400)
 	})
 
 	rule(t, "DuplicatesOnAnyNodeWaitForTheOwner", func(t *testing.T, f *fleet) {

@@ -354,8 +354,11 @@ func (c *course) serve() *landing {
 		return &landing{pilot: pilot, others: Answer{Outcome: OutcomeUnknown, Record: e.record}}
 	case records.Finalized:
 	}
+	// Nobody boards any more before the first caller has its answer: who asks
+	// after that has not waited.
+	others := c.flight.ground()
 	c.flight.settle(pilot)
-	if c.flight.ground() == 0 {
+	if others == 0 {
 		return &landing{pilot: pilot}
 	}
 	// What others are told comes from the store. If it has expired there
