@@ -251,7 +251,8 @@ type Callback struct {
 	Flow    string
 	Version int64 // of the flow, by the move that caused it
 	NewCallback
-	Tries     int // so far, the one for which it was taken included
+	Sealed    bool // its body cannot be opened here, and is not here
+	Tries     int  // so far, the one for which it was taken included
 	Reason    string
 	CreatedAt time.Time
 }

@@ -11,12 +11,14 @@
 //
 // [Sealer.Seal] is for a write that goes past the store, such as that of a
 // postgres.Join, which is to have it whether there are keys or not.
-// [Sealer.OverFlows] does for data flows what Over does for records.
+// [Sealer.OverFlows] does for data flows what Over does for records: it seals
+// their messages, and the bodies of callbacks that wait to be delivered.
 //
 // What was sealed is bound to where it belongs: a body to its record and to
 // the epoch that finalized it, a stored request to its record. A request is
 // sealed before the store has given the claim its epoch, and stays as it is
-// when take-overs raise that, so no epoch can be part of its bond.
+// when take-overs raise that, so no epoch can be part of its bond. A callback is
+// bound to its flow, its event and the address to which it goes.
 //
 // A value that cannot be opened is [records.ErrSealed], an error in the log and
 // a call of Config.Unsealable: because there is no such key here, or because
@@ -24,7 +26,8 @@
 // returned to nobody, and a record is not handed on without them: nobody
 // executes anything for it, and it stays as it is until the key is back or an
 // operator decides. A listing and an operator are not stopped by it: they get
-// the rest of the record.
+// the rest of the record. A callback is handed on without its body and marked,
+// so that who delivers callbacks puts it off, and the others are not held up.
 //
 // Values from before there were keys are read as they are, so keys can be
 // turned on over a store with records. A value that is stored open and begins

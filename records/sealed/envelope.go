@@ -36,20 +36,25 @@ func enveloped(stored []byte) bool { return bytes.HasPrefix(stored, []byte(magic
 type bond struct {
 	purpose purpose
 	id      records.ID
-	epoch   int64 // of the finalizing fence; 0 with a request
+	epoch   int64 // of the finalizing fence; 0 with anything else
 }
 
 // purpose is what a value is, as one byte of the bond.
 type purpose byte
 
 const (
-	purposeBody    purpose = 'b'
-	purposeRequest purpose = 'r'
+	purposeBody     purpose = 'b'
+	purposeRequest  purpose = 'r'
+	purposeCallback purpose = 'c'
 )
 
 func (p purpose) String() string {
-	if p == purposeBody {
+	switch p {
+	case purposeBody:
 		return "body"
+	case purposeCallback:
+		return "callback"
+	case purposeRequest:
 	}
 	return "request"
 }

@@ -141,6 +141,14 @@ func (s *Sealer) value(ctx context.Context, r *records.Record, b bond, stored []
 	if err == nil {
 		return value, nil
 	}
+	reason := s.unsealable(err)
+	s.config.Logger.ErrorContext(ctx, "sealed value cannot be opened", "record", r.ID, "epoch", r.Epoch, "state", r.State,
+		"value", b.purpose.String(), "reason", string(reason), "error", err)
+	return nil, fmt.Errorf("open %s of record %s: %w: %w", b.purpose, r.ID, records.ErrSealed, err)
+}
+
+// unsealable tells who counts them of a value that cannot be opened, and why.
+func (s *Sealer) unsealable(err error) Reason {
 	reason := Corrupt
 	switch {
 	case errors.Is(err, errNoKeys):
@@ -149,7 +157,5 @@ func (s *Sealer) value(ctx context.Context, r *records.Record, b bond, stored []
 		reason = UnknownKey
 	}
 	s.config.Unsealable(reason)
-	s.config.Logger.ErrorContext(ctx, "sealed value cannot be opened", "record", r.ID, "epoch", r.Epoch, "state", r.State,
-		"value", b.purpose.String(), "reason", string(reason), "error", err)
-	return nil, fmt.Errorf("open %s of record %s: %w: %w", b.purpose, r.ID, records.ErrSealed, err)
+	return reason
 }
