@@ -11,13 +11,15 @@ import (
 )
 
 // Run does what nobody waits for until ctx ends: it writes progress, delivers
-// callbacks, looks for flows that nobody runs, and forgets old ones. It should
+// callbacks, prepares flows, looks for those that nobody runs or has prepared,
+// and forgets old ones. It should
 // outlive the coordinator's Run, whose work tells its progress here.
 func (p *Plane) Run(ctx context.Context) error {
 	var chores sync.WaitGroup
 	chores.Go(func() { p.ledger.keep(ctx) })
 	chores.Go(func() { p.deliver(ctx) })
 	chores.Go(func() { p.register(ctx) })
+	chores.Go(func() { p.prepareAll(ctx) })
 	chores.Go(func() { p.every(ctx, p.config.StrayEvery, p.gather) })
 	chores.Go(func() { p.every(ctx, p.config.StrayEvery, p.untangle) })
 	chores.Go(func() { p.every(ctx, purgeEvery, p.purge) })
@@ -42,7 +44,7 @@ func (p *Plane) every(ctx context.Context, interval time.Duration, chore func(ct
 
 // gather has flows moved that no live executor has: their node died and nobody
 // asked, or it left, or lost its lease. Each goes the same way as a start that
-// is repeated.
+// is repeated. What a node has left that was preparing it is prepared.
 func (p *Plane) gather(ctx context.Context) {
 	after := ""
 	for !p.left() {
@@ -53,9 +55,13 @@ func (p *Plane) gather(ctx context.Context) {
 		}
 		for _, f := range strays {
 			after = f.ID
+			if f.State == records.FlowPreparing {
+				p.prepareSoon(f.ID)
+				continue
+			}
 			leave, err := p.admit()
 			if err != nil {
-				return // others may have a place
+				continue // others may have a place
 			}
 			leave() // it is one after the other here
 			if p.running(f.ID) != nil || f.Wanted == "" && !p.knows(f) {

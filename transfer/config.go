@@ -94,7 +94,8 @@ type Config struct {
 	// CallbackGiveUp is how old a callback may become. Default 7 days.
 	CallbackGiveUp time.Duration
 
-	// Async answers a start with 202 STARTING, and tells the rest by callback.
+	// Async answers a start with 202 STARTING and a prepare with 202 PREPARING,
+	// and tells the rest by callback.
 	Async bool
 	// RejectDuplicates refuses a start of a flow that exists with 409, unless it
 	// is the very message that began it.

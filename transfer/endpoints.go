@@ -61,48 +61,6 @@ func flowID(r *http.Request) string {
 	return id
 }
 
-// prepare makes a flow that does not move yet.
-func (p *Plane) prepare(r *http.Request) (*answer, error) {
-	m, err := p.readMessage(r)
-	if err != nil {
-		return nil, err
-	}
-	if !m.tracked() {
-		return nil, &invalid{[]error{errors.New("trackable: what is not tracked cannot be prepared")}}
-	}
-	t := Task{Prepare: &m}
-	f := p.newFlow(m, false, records.FlowPrepared)
-	var address *DataAddress
-	if m.direction() == Push { // the provider will push here
-		if _, err := p.config.Ends.Inbox(t); err != nil {
-			return nil, &invalid{[]error{err}}
-		}
-		if address, f.Tokens, err = p.issue(m.ProcessID, m.Profile, nil); err != nil {
-			return nil, err
-		}
-	}
-	stored, fresh, err := p.create(r.Context(), f, t)
-	if err != nil {
-		return nil, err
-	}
-	a := &answer{status: http.StatusOK, flow: stored, address: address, replayed: !fresh}
-	if fresh {
-		return a, nil
-	}
-	known, err := taskOf(stored.Message)
-	switch {
-	case err != nil:
-		return nil, err
-	case known.Prepare == nil || known.Prepare.fingerprint(false) != m.fingerprint(false):
-		return nil, refused(http.StatusConflict, "flow_exists", "there is a data flow of this processId, for something else")
-	case address != nil && !stored.State.Terminal():
-		a.flow, a.address, err = p.reissue(r.Context(), stored.ID)
-	case stored.State.Terminal():
-		a.address = nil
-	}
-	return a, err
-}
-
 // readMessage reads a message and looks at what this fleet has to say to it.
 func (p *Plane) readMessage(r *http.Request) (Message, error) {
 	m, err := readMessage(r.Body)
@@ -192,6 +150,8 @@ func (p *Plane) change(r *http.Request, c command, to records.FlowState, check f
 		switch {
 		case f.State.Terminal():
 			return nil, refused(http.StatusConflict, "flow_has_ended", "the data flow is "+string(f.State)+", which is final")
+		case f.State == records.FlowPreparing:
+			return nil, refused(http.StatusConflict, "wrong_state", "a data flow that is "+string(f.State)+" cannot become "+string(to))
 		case check(f, t) != nil:
 			return nil, check(f, t)
 		case f.State.Running() && f.Wanted == "":

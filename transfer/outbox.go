@@ -146,6 +146,9 @@ func passes(status int) bool {
 }
 
 func (p *Plane) post(ctx context.Context, c records.Callback) (int, error) {
+	if c.Sealed { // a node with the key may take it next
+		return 0, fmt.Errorf("body: %w", records.ErrSealed)
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.CallbackTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(c.Body))

@@ -24,6 +24,8 @@ type Plane struct {
 	ledger *ledger
 	places chan struct{} // one for each copy under way
 	kicked chan struct{} // capacity 1: there are callbacks to deliver
+	// Flows that were asked for here and are to be prepared.
+	preparing chan string
 
 	mu      sync.Mutex
 	runs    map[string]*run // flows whose bytes this process moves, or is about to
@@ -50,7 +52,7 @@ func New(config Config) (*Plane, error) {
 	}
 	p := &Plane{
 		config: config, store: heard{config.Store, config.Events}, log: config.Logger, tokens: hashed(config.Tokens),
-		places: make(chan struct{}, config.Flows), kicked: make(chan struct{}, 1),
+		places: make(chan struct{}, config.Flows), kicked: make(chan struct{}, 1), preparing: make(chan string, preparingAtOnce),
 		runs: map[string]*run{}, streams: map[string]map[*stream]struct{}{},
 	}
 	p.ledger = newLedger(p.store, config.NoteEvery, p.log)
