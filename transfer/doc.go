@@ -20,6 +20,10 @@
 // nobody answers there, takes the flow over in order to end it. A control plane
 // is told of every end that it has not asked for: an operator's, too.
 //
+// A prepare that is not waited for becomes prepared on some node, with one
+// callback that carries the address of a push: a token goes through the outbox,
+// which is as secret as the store that the plane is given keeps it.
+//
 // A start that says "trackable": false has none of this: no row, no record, no
 // probe. It is done by who was asked, and answered when it is done.
 //
@@ -31,9 +35,7 @@
 // an object the successor sees that it is whole, and reads nothing.
 //
 // As a consumer's data plane it fetches nothing: started with an address keeps
-// where the data of a pull is to be had, for whoever asks with that. What is
-// prepared has nothing to wait for, so prepare is always answered at once: a
-// callback would have to carry the token of a push through the outbox.
+// where the data of a pull is to be had, for whoever asks with that.
 //
 // # Imports
 //
@@ -44,7 +46,7 @@
 //
 // message.go and declared.go (what is said on the wire), task.go (what is kept of
 // it), answer.go and problem.go (what is answered); config.go, plane.go (the
-// whole); endpoints.go (prepare and the commands), start.go, ensure.go (that
+// whole); prepare.go, endpoints.go (the commands), start.go, ensure.go (that
 // somebody runs it), run.go (the work), rounds.go (its bytes), events.go (who
 // counts them), ledger.go (their progress), orders.go (stop it, wherever it runs); tokens.go, data.go (bytes
 // that others come for) and receive.go (or bring), solo.go (what is not tracked); outbox.go,

@@ -24,7 +24,7 @@ type Dataflows struct {
 	ControlPlane ControlPlane `yaml:"control_plane"`
 	Registration Registration `yaml:"registration"`
 
-	Answer         string `yaml:"answer" help:"How a start is answered: sync (200 STARTED) or async (202 STARTING)."`
+	Answer         string `yaml:"answer" help:"How a start and a prepare are answered: sync (200) or async (202, and a callback)."`
 	DuplicateStart string `yaml:"duplicate_start" help:"A start of a flow that exists: replay, or reject."`
 
 	Flows        int           `yaml:"flows" help:"Copies at once."`

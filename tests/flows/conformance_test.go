@@ -24,6 +24,7 @@ type step struct {
 	replay  bool   // it is marked as a replay
 	becomes string // the state that the flow comes to afterwards
 	hears   string // what the control plane has been told of it then
+	offers  bool   // and with that, an address
 }
 
 const (
@@ -71,6 +72,9 @@ func TestConformance(t *testing.T) {
 						}
 						if s.hears != "" {
 							p.control.hears(id, s.hears)
+							if offered := strings.Contains(p.control.said(id), "dataAddress"); offered != s.offers && s.do == "POST prepare" {
+								t.Errorf("step %d: the control plane was told %s, want an address: %t", i, p.control.said(id), s.offers)
+							}
 						}
 						if r := n.status(id); r.status == http.StatusOK {
 							checkJSON(t, flow, "status", r.body)
@@ -126,8 +130,10 @@ func (n *node) play(t *testing.T, id string, i int, s step) {
 // scenarios are what a data plane must pass.
 func (p *plane) scenarios(async bool) map[string][]step {
 	begun, started, told := http.StatusOK, "STARTED COMPLETED", ""
+	ready, prepared, word := http.StatusOK, "PREPARED", ""
 	if async {
 		begun, started, told = http.StatusAccepted, "STARTING", "started "
+		ready, prepared, word = http.StatusAccepted, "PREPARING", "prepared"
 	}
 	file := func(id string) map[string]any { return push(id, toFile("out", id)) }
 	pull := func(id string) map[string]any { return message(id, httpPull, nil) }
@@ -173,7 +179,7 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "GET status", status: 200, state: "TERMINATED"},
 		},
 		"ConsumerPull": {
-			{do: "POST prepare", body: prepare("consumerpull", httpPull), status: 200, state: "PREPARED"},
+			{do: "POST prepare", body: prepare("consumerpull", httpPull), status: ready, state: prepared, becomes: "PREPARED", hears: word},
 			{do: "POST prepare", body: prepare("consumerpull", httpPull), status: 200, state: "PREPARED", replay: true},
 			{do: "POST suspend", body: word1, status: 409, code: "wrong_state"},
 			{do: "POST resume", body: word1, status: 409, code: "wrong_state"},
@@ -185,7 +191,7 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST completed", status: 200, becomes: "COMPLETED"},
 		},
 		"ConsumerPush": {
-			{do: "POST prepare", body: prepare("consumerpush", httpPush), status: 200, state: "PREPARED", address: true},
+			{do: "POST prepare", body: prepare("consumerpush", httpPush), status: ready, state: prepared, address: !async, becomes: "PREPARED", hears: word, offers: async},
 			{do: "POST prepare", body: prepare("consumerpush", httpPush), status: 200, state: "PREPARED", address: true, replay: true},
 			{do: "POST started", body: map[string]any{"messageId": "m", "dataAddress": p.toHTTP("/data")}, status: 400, code: "invalid_message"},
 			{do: "POST started", body: word1, status: 200, becomes: "STARTED"},
@@ -194,7 +200,7 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST completed", status: 200, becomes: "COMPLETED"},
 		},
 		"PreparedAndTerminated": {
-			{do: "POST prepare", body: prepare("preparedandterminated", httpPull), status: 200, state: "PREPARED"},
+			{do: "POST prepare", body: prepare("preparedandterminated", httpPull), status: ready, state: prepared, becomes: "PREPARED", hears: word},
 			{do: "POST terminate", body: reason, status: 200, becomes: "TERMINATED"},
 			{do: "POST prepare", body: prepare("preparedandterminated", httpPull), status: 200, state: "TERMINATED", replay: true},
 			{do: "POST started", body: word1, status: 409, code: "flow_has_ended"},
@@ -205,14 +211,15 @@ func (p *plane) scenarios(async bool) map[string][]step {
 			{do: "POST start", body: pull("preparedandterminated"), status: 409, code: "wrong_state"},
 		},
 		"PreparedAndStarted": {
-			{do: "POST prepare", body: prepare("preparedandstarted", httpPull), status: 200, state: "PREPARED"},
+			{do: "POST prepare", body: prepare("preparedandstarted", httpPull), status: ready, state: prepared, becomes: "PREPARED", hears: word},
 			{do: "POST start", body: pull("preparedandstarted"), status: 200, state: "STARTED", address: true},
 			{do: "POST start", body: pull("preparedandstarted"), status: 200, state: "STARTED", address: true, replay: true},
 			{do: "POST prepare", body: message("preparedandstarted", httpPull, map[string]any{"agreementId": "x"}), status: 409, code: "flow_exists"},
 		},
 		"PreparedAndPushed": {
-			{do: "POST prepare", body: prepare("preparedandpushed", httpPush), status: 200, state: "PREPARED", address: true},
-			{do: "POST start", body: file("preparedandpushed"), status: begun, state: started, becomes: "COMPLETED", hears: told + "completed"},
+			{do: "POST prepare", body: prepare("preparedandpushed", httpPush), status: ready, state: prepared, address: !async, becomes: "PREPARED", hears: word, offers: async},
+			{do: "POST start", body: file("preparedandpushed"), status: begun, state: started, becomes: "COMPLETED", hears: strings.TrimSpace(word + " " + told + "completed")},
+			{do: "POST prepare", body: prepare("preparedandpushed", httpPush), status: 200, state: "COMPLETED", replay: true},
 			{do: "POST start", body: file("preparedandpushed"), status: 200, state: "COMPLETED", replay: true},
 		},
 		"Nothing": {

@@ -5,6 +5,7 @@ package flows_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,6 +125,35 @@ func TestData(t *testing.T) {
 			t.Errorf("answer: %d, %d bytes", r.status, len(r.body))
 		}
 	})
+}
+
+// TestPrepareThatIsNotWaitedFor: the control plane is told where a push is
+// received, once, whatever becomes of the node that it has asked.
+func TestPrepareThatIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t, 1<<10)
+	p.extra = "  answer: async\n"
+	p.environ = []string{"PROBATE_SEAL_KEYS=a:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
+	nodes := p.start("a", "b")
+	ids := []string{"one", "two", "three", "four"}
+	for _, id := range ids {
+		if r := nodes[0].ask(http.MethodPost, "/dataflows/prepare", message(id, httpPush, nil)); r.status != http.StatusAccepted {
+			t.Fatalf("prepare: %s", r)
+		}
+	}
+	nodes[0].Kill()
+	for _, id := range ids {
+		nodes[1].becomes(id, "PREPARED")
+		p.control.hears(id, "prepared")
+		var told reply
+		if err := json.Unmarshal([]byte(p.control.said(id)), &told.json); err != nil {
+			t.Fatal(err)
+		}
+		path, key := address(t, told)
+		if got, err := nodes[1].try(t.Context(), http.MethodPut, path, p.from.data, key); err != nil || got.status != http.StatusOK || got.json["sha256"] != p.from.sum() {
+			t.Errorf("put: %s, %v", got, err)
+		}
+	}
 }
 
 // address takes the path and the token from an answer's data address.
