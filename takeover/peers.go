@@ -45,6 +45,17 @@ func (p *peers) age() time.Duration {
 	return time.Since(p.read)
 }
 
+// database is the store's time now, rather a little late than early; zero
+// before the fleet was read. This process' wall clock has no part in it.
+func (p *peers) database() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.all {
+		return e.HeartbeatAt.Add(e.HeartbeatAge + time.Since(p.read))
+	}
+	return time.Time{}
+}
+
 // lookup finds an active or draining executor.
 func (p *peers) lookup(id records.ExecutorID) (records.Executor, bool) {
 	p.mu.Lock()

@@ -224,17 +224,26 @@ func TestReconcile(t *testing.T) {
 	})
 
 	rule(t, "WhoCannotTellEitherDoesNotMakeItRemembered", func(t *testing.T, f *fleet) {
-		nodes := f.start(takeover.Config{}, "a", "b")
-		(<-do(nodes[0], askOnce("k"), func(context.Context) takeover.Completion { return takeover.Completion{} })).check(t, takeover.Executed, "")
-		before := stands(t, nodes[0], askOnce("k"), records.Unknown)
-		f.pass(2 * time.Minute)
-		s := &findings{all: []func() (takeover.Finding, error){undecidable, undecidable}}
-		req := askKnowing("k", s.Reconcile)
-		for range 2 {
-			(<-do(nodes[1], req, refuse(t))).check(t, takeover.OutcomeUnknown, "")
-		}
-		if now := stands(t, nodes[1], req, records.Unknown); now.Epoch != before.Epoch+2 || now.ExpiresAt.Sub(before.ExpiresAt).Abs() > time.Second {
-			t.Errorf("epoch %d, expires %s, after %d, %s", now.Epoch, now.ExpiresAt, before.Epoch, before.ExpiresAt)
+		a := f.start(takeover.Config{}, "a")[0]
+		// Whatever their clocks say.
+		for i, by := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute} {
+			b := f.prepare(takeover.Config{}, fmt.Sprint("b", i))
+			b.gate.Store = ahead{b.gate.Store, by}
+			b.serve()
+			f.run(b)
+			f.serving(b)
+			key := fmt.Sprint("k", i)
+			(<-do(a, askOnce(key), func(context.Context) takeover.Completion { return takeover.Completion{} })).check(t, takeover.Executed, "")
+			before := stands(t, a, askOnce(key), records.Unknown)
+			f.pass(2 * time.Minute)
+			s := &findings{all: []func() (takeover.Finding, error){undecidable, undecidable}}
+			req := askKnowing(key, s.Reconcile)
+			for range 2 {
+				(<-do(b, req, refuse(t))).check(t, takeover.OutcomeUnknown, "")
+			}
+			if now := stands(t, a, req, records.Unknown); now.Epoch != before.Epoch+2 || now.ExpiresAt.Sub(before.ExpiresAt).Abs() > time.Second {
+				t.Errorf("by %s: epoch %d, expires %s, after %d, %s", by, now.Epoch, now.ExpiresAt, before.Epoch, before.ExpiresAt)
+			}
 		}
 	})
 
@@ -339,4 +348,37 @@ func reconcileCases(t *testing.T) {
 			(<-do(m, ask("other "+m.name), instant(&atomic.Int64{}, "one"))).check(t, takeover.Executed, "one")
 		}
 	})
+}
+
+// ahead is a store whose clock is ahead of the process' by some time.
+type ahead struct {
+	records.Store
+	by time.Duration
+}
+
+func (s ahead) held(h records.Held) records.Held {
+	if !h.Record.ExpiresAt.IsZero() {
+		h.Record.ExpiresAt = h.Record.ExpiresAt.Add(s.by)
+	}
+	h.Executor.HeartbeatAt = h.Executor.HeartbeatAt.Add(s.by)
+	return h
+}
+
+func (s ahead) Reserve(ctx context.Context, r records.Reservation) (records.Reserved, error) {
+	got, err := s.Store.Reserve(ctx, r)
+	got.Held = s.held(got.Held)
+	return got, err
+}
+
+func (s ahead) Load(ctx context.Context, id records.ID) (records.Held, error) {
+	h, err := s.Store.Load(ctx, id)
+	return s.held(h), err
+}
+
+func (s ahead) ListExecutors(ctx context.Context, states ...records.ExecutorState) ([]records.Executor, error) {
+	all, err := s.Store.ListExecutors(ctx, states...)
+	for i := range all {
+		all[i].HeartbeatAt = all[i].HeartbeatAt.Add(s.by)
+	}
+	return all, err
 }

@@ -315,11 +315,11 @@ func (t *tenure) markUnknown(ctx context.Context) error {
 // unknownRetention is how long to remember that nobody can tell: as long as
 // before, where that is all that was found out again.
 func (t *tenure) unknownRetention() time.Duration {
-	full := t.request.Terms.UnknownRetention
-	if t.started || t.forget.IsZero() {
+	full, now := t.request.Terms.UnknownRetention, t.node.peers.database()
+	if t.started || t.forget.IsZero() || now.IsZero() {
 		return full
 	}
-	return min(max(time.Until(t.forget), 0), full)
+	return min(max(t.forget.Sub(now), 0), full)
 }
 
 // settled is the record as this node has just written it. Its times are this
