@@ -121,8 +121,9 @@ type Flows interface {
 	LoadFlow(ctx context.Context, id string) (HeldFlow, error)
 	// MoveFlow brings a flow into another state, or begins it again, and puts
 	// the callback that this causes into the outbox, in one transaction.
-	// ErrFenced: the fence or the version does not hold (any more), or the
-	// state does not allow it; nothing changed. Repeated with the same Attempt
+	// ErrFenced: the fence or the version does not hold (any more), the state
+	// does not allow it, or the flow is to be terminated and this would take
+	// that back; nothing changed. Repeated with the same Attempt
 	// after it landed it returns the flow.
 	MoveFlow(ctx context.Context, m FlowMove) (Flow, error)
 	// WantFlow notes that a running flow is to be suspended or terminated by

@@ -108,6 +108,30 @@ func TestLeft(t *testing.T) {
 		r.becomes("f", "TERMINATED")
 		r.empty()
 	})
+	t.Run("ThatItIsToEndIsNotTakenBackByASuspension", func(t *testing.T) {
+		t.Parallel()
+		var s flowStore
+		control := newControl(t)
+		r := newRig(t, good, func(p *transfer.Config) {
+			atEase(&s)(p)
+			p.ControlPlane = control.url
+		})
+		record := left(t, s, records.FlowStarted, "elsewhere")
+		wish := records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: "an operator's"}
+		if _, err := s.WantFlow(t.Context(), "f", wish); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Release(t.Context(), record.ID, record.Fence()); err != nil { // as who leaves while it is at it
+			t.Fatal(err)
+		}
+		if status, code, _ := r.ask(http.MethodPost, "/f/suspend", `{"messageId":"m"}`); status != http.StatusConflict {
+			t.Errorf("suspend: %d %s, want a conflict with how it has ended", status, code)
+		}
+		if reason := r.becomes("f", "TERMINATED"); reason != "an operator's" {
+			t.Errorf("reason = %q", reason)
+		}
+		r.await("it is told", func() bool { return control.told("/f/dataflow/errored", "an operator's") == 1 })
+	})
 	t.Run("ThatItIsToEndIsSeenWhereverItCouldBeMoved", func(t *testing.T) {
 		t.Parallel()
 		var s flowStore

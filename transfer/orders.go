@@ -37,7 +37,11 @@ func (p *Plane) order(ctx context.Context, id string, w records.FlowWish) (recor
 		case f.Moves && held.InProgress():
 			err = p.free(ctx, held)
 		default:
-			if f, err = p.moveIdle(ctx, f, w, attempt); err == nil {
+			now := w
+			if f.State.Running() && f.Wanted == records.FlowTerminated && to != f.Wanted { // that stands, and nobody else is here to do it
+				now = records.FlowWish{State: f.Wanted, By: f.WantedBy, Reason: f.Reason}
+			}
+			if f, err = p.moveIdle(ctx, f, now, attempt); err == nil && f.State == to {
 				return f, nil
 			}
 		}

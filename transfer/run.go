@@ -230,6 +230,8 @@ func (p *Plane) write(ctx context.Context, r *run, flow records.Flow, e ending) 
 	p.log.InfoContext(ctx, "flow ends", "record", flow.Record, "epoch", r.fence.Epoch, "state", e.State, "bytes", e.Bytes, "reason", e.Reason, "error", err)
 	p.kick()
 	switch {
+	case errors.Is(err, records.ErrFenced) && !e.State.Terminal(): // to end may have been wanted since
+		return p.overtaken(limit, r, flow)
 	case errors.Is(err, records.ErrFenced):
 		return interrupted("overtaken")
 	case e.State.Terminal():

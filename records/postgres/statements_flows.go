@@ -74,6 +74,11 @@ SELECT r.id
    AND r.epoch = $3::bigint
    AND r.state IS NOT DISTINCT FROM 'in_progress'`
 
+// notToEnd keeps a move from taking back that a flow is to end: only its end
+// does that, or an execution that begins and sees it. The numbers are those of
+// movedFlow.
+const notToEnd = `(f.wanted <> 'TERMINATED' OR $8::boolean OR $4::text IN ('COMPLETED', 'TERMINATED'))`
+
 // movedFlow is what a move sets.
 //
 // $2 executor and $3 epoch, with $8; $4 state, $5 the states it may come from,
@@ -115,6 +120,7 @@ WITH held AS MATERIALIZED (` + heldRecord + `
    AND f.record_id = held.id
    AND f.attempt <> $6::bytea
    AND f.state = ANY ($5::text[])
+   AND ` + notToEnd + `
 RETURNING f.*
 ), told AS (` + toldMove + `
 )
@@ -128,6 +134,7 @@ WITH f AS (` + movedFlow + `
  WHERE f.id = $1::text
    AND f.version = $20::bigint
    AND f.state = ANY ($5::text[])
+   AND ` + notToEnd + `
    AND NOT EXISTS (SELECT 1 FROM probate.records r
                     WHERE r.id = f.record_id AND r.state IS NOT DISTINCT FROM 'in_progress' OFFSET 0)
 RETURNING f.*

@@ -49,6 +49,15 @@ var wantFlowRules = []flowRule{
 		f.equal("wanted", got.Wanted, records.FlowTerminated)
 		f.equal("reason", got.Reason, "enough")
 	}},
+	{"ToEndIsNotTakenBackByAMove", func(f flowFixture) {
+		flow, r := f.runs("f")
+		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: "enough"})
+		f.check(err)
+		f.stands(held(flow, r, records.FlowSuspended))
+		f.check(f.store.Release(f.Context(), r.ID, r.Fence()))
+		f.stands(idle(flow, records.FlowSuspended))
+		f.equal("and it ends", f.moves(idle(flow, records.FlowTerminated)).State, records.FlowTerminated)
+	}},
 	{"IsRefusedOfWhatDoesNotRun", func(f flowFixture) {
 		flow, r := f.runs("f")
 		f.moves(held(flow, r, records.FlowSuspended))

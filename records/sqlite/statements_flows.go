@@ -70,6 +70,8 @@ SELECT 1
    AND r.state = 'in_progress'`
 
 // moveFlow moves a flow that may come from where it stands, whoever does it.
+// That it is to end is taken back by its end alone; an execution that begins
+// sees it.
 //
 // ?1 clock, ?2 id, ?3 state, ?4 the states it may come from, as a JSON array,
 // ?5 version or null, ?6 attempt, ?7 reason, ?8 whether an execution begins,
@@ -94,6 +96,7 @@ UPDATE flows AS f
  WHERE f.id = ?2
    AND f.attempt <> ?6
    AND f.state IN (SELECT value FROM json_each(?4))
+   AND (f.wanted <> 'TERMINATED' OR ?8 OR ?3 IN ('COMPLETED', 'TERMINATED'))
    AND (?5 IS NULL OR f.version = ?5)`
 
 // wantFlow notes what is wanted of a running flow. That it is to end is not
