@@ -40,11 +40,16 @@ func (p *Plane) receive(w http.ResponseWriter, r *http.Request) (*answer, error)
 	if err != nil {
 		return nil, err
 	}
+	declared, err := declaredBytes(t)
+	if err != nil {
+		return nil, err
+	}
 	token := bearer(r)
 	result, err := move.Copy(ctx, move.Job{
 		// Of two that push at once the later wins, as with any PUT.
 		Identity: move.Identity{Flow: f.ID, Epoch: time.Now().UnixMicro()},
 		Source:   &once{body: r.Body, length: r.ContentLength, control: http.NewResponseController(w)}, Sink: sink,
+		Length: declared.length, SHA256: declared.sha256,
 		MaxBytes: p.config.MaxBytes, StallTimeout: p.config.StallTimeout, Retry: move.Retry{Attempts: 1},
 		BeforeCommit: func(ctx context.Context) error {
 			held, err := p.store.LoadFlow(ctx, f.ID)
@@ -63,6 +68,8 @@ func (p *Plane) receive(w http.ResponseWriter, r *http.Request) (*answer, error)
 		return nil, refused(http.StatusConflict, "revoked", "the data flow was stopped before all of it was here")
 	case errors.Is(err, move.ErrStalled):
 		return nil, refused(http.StatusRequestTimeout, "stalled", "no byte came for too long")
+	case errors.Is(err, move.ErrLength), errors.Is(err, move.ErrDigest):
+		return nil, refused(http.StatusUnprocessableEntity, "not_as_declared", err.Error())
 	case errors.Is(err, move.ErrTooLarge):
 		return nil, refused(http.StatusRequestEntityTooLarge, "too_large", err.Error())
 	case errors.Is(err, move.ErrSinkFull):

@@ -88,3 +88,35 @@ func TestReceive(t *testing.T) {
 		})
 	}
 }
+
+// TestReceive_Declared is about what the message that prepared a flow says of
+// its bytes.
+func TestReceive_Declared(t *testing.T) {
+	t.Parallel()
+	const sum = "277089d91c0bdf4f2e6862ba7e4a07605119431f5d13f726dd352b06f1b206a9" // of what send sends
+	for name, c := range map[string]struct {
+		metadata string
+		want     int
+	}{
+		"WhatMatchesIsTakenIn":      {`{"contentLength":5,"sha256":"` + sum + `"}`, http.StatusOK},
+		"AnotherLengthIsRefused":    {`{"contentLength":6}`, http.StatusUnprocessableEntity},
+		"AnotherDigestIsRefused":    {`{"sha256":"` + strings.Repeat("0", 64) + `"}`, http.StatusUnprocessableEntity},
+		"MoreThanDeclaredIsRefused": {`{"contentLength":"4","sha256":"` + sum + `"}`, http.StatusUnprocessableEntity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := newRig(t, good, func(p *transfer.Config) {
+				p.PublicURL, p.Ends = "https://data.example/dataflows", receiving{p.Ends, dir}
+			})
+			message := strings.Replace(toReceive, `"messageId"`, `"metadata":`+c.metadata+`,"messageId"`, 1)
+			if status := r.send(r.offered("/prepare", message)); status != c.want {
+				t.Errorf("status = %d, want %d", status, c.want)
+			}
+			found, err := os.ReadDir(dir)
+			if err != nil || (len(found) == 1) != (c.want == http.StatusOK) {
+				t.Errorf("there: %v, %v", found, err)
+			}
+		})
+	}
+}

@@ -187,7 +187,7 @@ func TestFlowCodes(t *testing.T) {
 	t.Parallel()
 	status := map[string]int{
 		"BadRequest": 400, "Unauthorized": 401, "NotFound": 404, "MethodNotAllowed": 405, "RequestTimeout": 408, "Conflict": 409, "RequestEntityTooLarge": 413,
-		"TooManyRequests": 429, "InternalServerError": 500, "BadGateway": 502, "ServiceUnavailable": 503, "InsufficientStorage": 507,
+		"UnprocessableEntity": 422, "TooManyRequests": 429, "InternalServerError": 500, "BadGateway": 502, "ServiceUnavailable": 503, "InsufficientStorage": 507,
 	}
 	files, err := filepath.Glob("../../transfer/*.go")
 	if err != nil {
