@@ -33,6 +33,9 @@ func (r readme) moveData(t *testing.T, binary string) {
 			t.Fatal(err)
 		}
 	}
+	if _, code := n.run(t, "env -u PROBATE_LISTEN bin/probate serve --check --config flows.yaml"); code != 0 {
+		t.Error("it listens where flows.yaml does not say")
+	}
 	before, after, found := strings.Cut(there.Replace(r.in(t, section, "console", 1)[0]), "$ curl -s localhost:8080/dataflows/tp-1/status\n")
 	if !found {
 		t.Fatal("nobody asks for the status")
