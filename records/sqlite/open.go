@@ -65,6 +65,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := migrateFile(ctx, s.config); err != nil {
 		return err
 	}
+	if err := prepareIndex(s.config.Path + "-shm"); err != nil {
+		return err
+	}
 	if s.writer, err = openWriter(ctx, s.config); err != nil {
 		return translate(ctx, "open writer", err)
 	}
@@ -150,6 +153,19 @@ func prepareFile(path string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return errors.Join(ErrReadOnly, err)
 	case err != nil:
+		return fmt.Errorf("%w: %w", records.ErrUnavailable, err)
+	}
+	return f.Close()
+}
+
+// prepareIndex makes the index of the write-ahead log, empty and for its owner
+// only, if the driver would have to, which makes it for everybody.
+func prepareIndex(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", records.ErrUnavailable, err)
 	}
 	return f.Close()

@@ -55,7 +55,7 @@ func TestOpen(t *testing.T) {
 		s := open(t, sqlite.Config{Path: path})
 		a := register(t, s, records.Registration{})
 		reserve(t, s, a.ID)
-		for _, suffix := range []string{"", "-wal"} {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
 			info, err := os.Stat(path + suffix)
 			if err != nil {
 				t.Fatal(err)
