@@ -94,7 +94,7 @@ func run(ctx context.Context, p process) (code int) {
 	if err != nil {
 		e.complain(err)
 		if pe, ok := errors.AsType[*kong.ParseError](err); ok {
-			e.say("Usage: %s\nprobate --help says more.\n", pe.Context.Model.Summary())
+			e.say("%s", usage(pe.Context))
 		}
 		return exitUsage
 	}
@@ -110,6 +110,15 @@ func run(ctx context.Context, p process) (code int) {
 		return exitCode(err)
 	}
 	return exitDone
+}
+
+// usage says how the command is called that was meant, as far as it was given.
+func usage(c *kong.Context) string {
+	name, rest := c.Model.Name, c.Model.Summary()
+	if meant := c.Selected(); meant != nil {
+		name, rest = name+" "+meant.Path(), " "+meant.Summary()
+	}
+	return fmt.Sprintf("Usage: %s%s\n%s --help says more.\n", c.Model.Name, rest, name)
 }
 
 // orHelp makes no arguments at all a question for help.

@@ -53,6 +53,19 @@ func TestCommandLine(t *testing.T) {
 		}
 	})
 
+	t.Run("SaysHowACommandIsCalled", func(t *testing.T) {
+		t.Parallel()
+		for args, want := range map[string]string{
+			"sevre":        "Usage: probate <command> [flags]\nprobate --help says more.\n",
+			"records":      "Usage: probate records <command> [flags]\nprobate records --help says more.\n",
+			"records show": "Usage: probate records show <record> [flags]\nprobate records show --help says more.\n",
+		} {
+			if r := invoke(t, nil, strings.Fields(args)...); !strings.HasSuffix(r.err, "\n"+want) {
+				t.Errorf("probate %s: %q, want %q at the end", args, r.err, want)
+			}
+		}
+	})
+
 	t.Run("MapsErrorsToExitCodes", func(t *testing.T) {
 		t.Parallel()
 		for code, errs := range map[int][]error{
