@@ -34,7 +34,7 @@ func validateBlanks(template, path string) error {
 	}
 	for _, blank := range blanksOf(template) {
 		if name, ok := strings.CutPrefix(blank, pathBlank); ok {
-			if path != "" && !strings.Contains(path, "{"+name+"}") && !strings.Contains(path, "{"+name+":") {
+			if !hasParameter(path, name) {
 				return fmt.Errorf("%q: the route's path has no {%s}", template, name)
 			}
 			continue
@@ -50,6 +50,12 @@ func validateBlanks(template, path string) error {
 		}
 	}
 	return nil
+}
+
+// hasParameter reports whether a route's path has {name}, as far as is known.
+func hasParameter(path, name string) bool {
+	return path == "" || strings.Contains(path, "{"+name+"}") || strings.Contains(path, "{"+name+":") ||
+		name == "*" && strings.HasSuffix(path, "*")
 }
 
 func blanksOf(template string) (blanks []string) {

@@ -126,7 +126,7 @@ func anotherOperation(t *testing.T, d door, one, other request) {
 	var routes []api.Route
 	for _, path := range []string{"/orders", "/orders/{id}/cancel", "/orders/{id}/refund"} {
 		r := payments(t)
-		r.Path, r.Operation = path, path+" "+t.Name()
+		r.Path, r.Operation, r.Resource = path, path+" "+t.Name(), ""
 		routes = append(routes, r)
 	}
 	url := d.openAll(t, routes, l, fleet()[0])[0]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"time"
 
 	"github.com/probate-dev/probate/takeover"
@@ -123,7 +124,7 @@ func (c Config) Validate() error {
 	if c.PassThrough != "" {
 		validateUpstream(f.at("pass_through"), c.PassThrough)
 	}
-	seen := map[string]int{}
+	seen, recorded := map[string]int{}, map[string]int{}
 	for i, r := range c.Routes {
 		at := f.at(fmt.Sprintf("routes[%d]", i))
 		r.validate(at)
@@ -141,9 +142,21 @@ func (c Config) Validate() error {
 		} else {
 			seen[r.Operation] = i
 		}
+		for _, m := range r.Methods {
+			place := m + " " + parameter.ReplaceAllString(r.Path, "{}")
+			if first, twice := recorded[place]; twice && r.Path != "" {
+				at.at("match").add("%s %s is also recorded by routes[%d]", m, r.Path, first)
+			} else {
+				recorded[place] = i
+			}
+		}
 	}
 	return f.join()
 }
+
+// parameter is one of a path, whatever its name: the router does not tell such
+// paths apart.
+var parameter = regexp.MustCompile(`\{[^{}:]*\}`)
 
 // Warnings says what is allowed and dear: one line for every route on which a
 // lost reply makes a key unusable for long.

@@ -51,6 +51,8 @@ func TestConfig(t *testing.T) {
 		"WantsAnUpstream":          {func(r *api.Route) { r.Upstream = "" }, []string{"upstream"}},
 		"RefusesAnUpstream":        {func(r *api.Route) { r.Upstream = "ftp://u:p@h" }, []string{"upstream"}},
 		"RefusesABrokenTemplate":   {func(r *api.Route) { r.Resource = "{id" }, []string{"resource"}},
+		"RefusesAResourceOfNone":   {func(r *api.Route) { r.Resource = "{none}" }, []string{"resource"}},
+		"RefusesARealmOfNone":      {func(r *api.Route) { r.Realm.Path = "none" }, []string{"realm.path"}},
 		"RefusesTwoRealms":         {func(r *api.Route) { r.Realm = api.Realm{Host: true, Path: "id"} }, []string{"realm"}},
 		"RefusesAProfile":          {func(r *api.Route) { r.Profile = "x" }, []string{"profile", "on_server_error"}},
 		"RefusesPolicies":          {func(r *api.Route) { r.OnInProgress, r.OnServerError = "x", "y" }, []string{"on_in_progress", "on_server_error"}},
@@ -86,8 +88,20 @@ func TestConfig(t *testing.T) {
 	}
 	t.Run("RefusesAnOperationTwice", func(t *testing.T) {
 		t.Parallel()
-		c := api.Config{Routes: []api.Route{sound(), sound()}, PassThrough: "nowhere"}
+		twice := sound()
+		twice.Path = "/b"
+		c := api.Config{Routes: []api.Route{sound(), twice}, PassThrough: "nowhere"}
 		if got := faultPaths(c.Validate()); !slices.Equal(got, []string{"pass_through", "routes[1].operation"}) {
+			t.Errorf("faults at %q", got)
+		}
+	})
+	t.Run("RefusesAPathTwice", func(t *testing.T) {
+		t.Parallel()
+		same, other := sound(), sound()
+		same.Operation, same.Path = "b", "/a/{another}"
+		other.Operation, other.Methods = "c", []string{"PUT"}
+		c := api.Config{Routes: []api.Route{sound(), same, other}}
+		if got := faultPaths(c.Validate()); !slices.Equal(got, []string{"routes[1].match"}) {
 			t.Errorf("faults at %q", got)
 		}
 	})

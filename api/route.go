@@ -164,8 +164,17 @@ func (r Route) validate(at fieldFaults) {
 	}
 	if err := validateTemplate(r.Resource); err != nil {
 		at.at("resource").add("%v", err)
+	} else {
+		for _, name := range blanksOf(r.Resource) {
+			if !hasParameter(r.Path, name) {
+				at.at("resource").add("%q: the route's path has no {%s}", r.Resource, name)
+			}
+		}
 	}
 	r.Realm.validate(at.at("realm"))
+	if name := r.Realm.Path; name != "" && !hasParameter(r.Path, name) {
+		at.at("realm.path").add("the route's path has no {%s}", name)
+	}
 	r.Principal.validate(at.at("principal"), r.Authorize)
 	r.Authorize.validate(at.at("authorize"))
 	validateRedact(at.at("redact"), r.Redact)
