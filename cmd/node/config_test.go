@@ -200,6 +200,25 @@ func TestDataflows(t *testing.T) {
 			}
 		})
 	}
+	t.Run("ReportsEachFaultAtItsPlace", func(t *testing.T) {
+		t.Parallel()
+		got := faultsIn(t, `dataflows:
+  enabled: true
+  roots: [{name: r, path: srv}]
+  datasets:
+    - {id: a}
+    - {id: b, http: {url: "ftp://b"}}
+`, nil, nil)
+		want := []string{
+			`probate.yaml:2: dataflows.tokens: missing`,
+			`probate.yaml:3: dataflows.roots: r: "srv" is not an absolute path`,
+			`probate.yaml:5: dataflows.datasets: "a": want one of http, file and s3`,
+			`probate.yaml:5: dataflows.datasets: "b": want an absolute URL`,
+		}
+		if !slices.EqualFunc(got, want, strings.HasPrefix) {
+			t.Errorf("faults %q, want %q", got, want)
+		}
+	})
 	t.Run("NeedsNoneOnLoopback", func(t *testing.T) {
 		t.Parallel()
 		if got := faultsIn(t, "listen: 127.0.0.1:0\ndataflows: {enabled: true}", nil, nil); len(got) > 0 {

@@ -252,7 +252,11 @@ func (c Config) checkDataflows(s *settings) {
 	tokens, unread := d.tokens()
 	config.Tokens = tokens
 	for _, err := range split(errors.Join(err, unread, config.Validate())) {
-		s.doubt("dataflows", "%v", err)
+		path, reason := "dataflows", err.Error()
+		if key, rest, found := strings.Cut(reason, ": "); found && s.where[path+"."+key] != "" {
+			path, reason = path+"."+key, rest
+		}
+		s.fault(path, "%s", reason) // no doubt: each is about something else
 	}
 	if d.Registration.URL != "" && (d.Registration.ID == "" || len(d.Registration.Profiles) == 0 || d.PublicURL == "") {
 		s.doubt("dataflows.registration", "wants id and profiles, and dataflows.public_url")
