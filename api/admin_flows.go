@@ -21,6 +21,7 @@ type AdminFlows struct {
 	// running when it returns is wanted to end, and nobody has confirmed yet
 	// that its bytes have stopped. ErrFenced: it has ended otherwise. Nil: what
 	// is wanted is written to the store, where who moves the bytes finds it.
+	// records.ErrSealed: what its message says cannot be read here.
 	Terminate func(ctx context.Context, flow, reason string) error
 	// Ended is what the control plane is told of a flow that is ended without
 	// Terminate and that nobody moves. Nil: nothing.
@@ -191,8 +192,11 @@ func TerminateFlow(ctx context.Context, flows AdminFlows, audit records.Audit, i
 		return done, fmt.Errorf("terminate: it is %s, which is final: %w", before.Flow.State, records.ErrFenced)
 	case flows.Terminate != nil:
 		err = flows.Terminate(ctx, id, reason)
+		if errors.Is(err, records.ErrSealed) { // its key may be lost, and then nobody could end it otherwise
+			err = terminateStored(ctx, flows, id, reason, true)
+		}
 	default:
-		err = terminateStored(ctx, flows, id, reason)
+		err = terminateStored(ctx, flows, id, reason, false)
 	}
 	if err != nil {
 		return done, err
@@ -213,9 +217,10 @@ func TerminateFlow(ctx context.Context, flows AdminFlows, audit records.Audit, i
 // flowLook is how often a flow is looked at whose end is waited for.
 const flowLook = 100 * time.Millisecond
 
-// terminateStored ends a flow that nobody runs, or writes down that who runs it
-// is to end it, and waits for that until ctx ends.
-func terminateStored(ctx context.Context, flows AdminFlows, id, reason string) error {
+// terminateStored ends a flow that is not running, or writes down that who runs
+// it, or will, is to end it, and waits for that until ctx ends. One that is
+// unreadable will perhaps be run by nobody, so it is ended once nobody has it.
+func terminateStored(ctx context.Context, flows AdminFlows, id, reason string, unreadable bool) error {
 	attempt := records.NewToken()
 	look := time.NewTicker(flowLook)
 	defer look.Stop()
@@ -230,7 +235,7 @@ func terminateStored(ctx context.Context, flows AdminFlows, id, reason string) e
 			return nil
 		case h.Flow.State.Terminal():
 			return fmt.Errorf("terminate: it is %s, which is final: %w", h.Flow.State, records.ErrFenced)
-		case h.Flow.Moves && h.Flow.State.Running():
+		case h.Flow.Moves && h.Flow.State.Running() && (h.InProgress() || !unreadable):
 			_, err = flows.Store.WantFlow(ctx, id, records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: reason})
 			wanted = wanted || err == nil
 		default:
