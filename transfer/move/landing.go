@@ -69,7 +69,8 @@ func (c *copying) land(ctx context.Context, sum [sha256.Size]byte) error {
 	return nil
 }
 
-// Landed implements [Lander]: the bytes themselves tell.
+// Landed implements [Lander]: the bytes themselves tell. Their owner may have
+// died before their name was durable, or somebody else may have put them there.
 func (s FileSink) Landed(ctx context.Context, _ Identity, _ string, l Landing) (bool, error) {
 	root, dir, err := s.open(false)
 	if err != nil {
@@ -94,8 +95,14 @@ func (s FileSink) Landed(ctx context.Context, _ Identity, _ string, l Landing) (
 		n, err := f.Read(b)
 		h.Write(b[:n])
 		switch {
+		case errors.Is(err, io.EOF) && !bytes.Equal(h.Sum(nil), l.SHA256):
+			return false, nil
 		case errors.Is(err, io.EOF):
-			return bytes.Equal(h.Sum(nil), l.SHA256), nil
+			if err := f.Sync(); err != nil {
+				return false, fileFault(AtSink, err)
+			}
+			err = (&filePart{root: root, path: s.Path}).syncFolders()
+			return err == nil, err
 		case err != nil:
 			return false, fileFault(AtSink, err)
 		}
