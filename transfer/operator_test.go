@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,22 @@ import (
 	"github.com/probate-dev/probate/transfer"
 	"github.com/probate-dev/probate/transfer/move"
 )
+
+// crossing is a store in which an operator wants a flow to end at the moment at
+// which its owner suspends it.
+type crossing struct {
+	transfer.Store
+	reason string
+}
+
+func (c crossing) MoveFlow(ctx context.Context, m records.FlowMove) (records.Flow, error) {
+	if m.To == records.FlowSuspended {
+		if _, err := c.WantFlow(ctx, m.ID, records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: c.reason}); err != nil {
+			return records.Flow{}, err
+		}
+	}
+	return c.Store.MoveFlow(ctx, m)
+}
 
 // TestOperator is about flows that an operator ends: their control plane, which
 // has not asked for that, is told.
@@ -72,6 +89,22 @@ func TestOperator(t *testing.T) {
 		}
 		r.becomes("f", "TERMINATED")
 		r.await("it is told", func() bool { return control.told("/f/dataflow/errored", why) == 1 })
+	})
+	t.Run("WhileItsOwnerSuspendsIt", func(t *testing.T) {
+		t.Parallel()
+		control := newControl(t)
+		r := newRig(t, func(transfer.Task) (move.Source, error) { return held{nil}, nil }, func(p *transfer.Config) {
+			p.Store, p.ControlPlane, p.StrayEvery = crossing{p.Store, why}, control.url, time.Hour
+		})
+		r.start("f", "d")
+		if status, code, _ := r.ask(http.MethodPost, "/f/suspend", `{"messageId":"m"}`); status != http.StatusConflict {
+			t.Errorf("suspend: %d %s, want a conflict with how it has ended", status, code)
+		}
+		if reason := r.becomes("f", "TERMINATED"); reason != why {
+			t.Errorf("reason = %q", reason)
+		}
+		r.await("it is told", func() bool { return control.told("/f/dataflow/errored", why) == 1 })
+		r.empty()
 	})
 	t.Run("IsNotWhoAskedIfTheControlPlaneDid", func(t *testing.T) {
 		t.Parallel()
