@@ -127,7 +127,8 @@ type Flows interface {
 	// after it landed it returns the flow.
 	MoveFlow(ctx context.Context, m FlowMove) (Flow, error)
 	// WantFlow notes that a running flow is to be suspended or terminated by
-	// who moves its bytes. A wish to terminate is not replaced by any other.
+	// who moves its bytes. A wish to terminate is not replaced by any other. To
+	// want again what is wanted already does not touch the flow.
 	// ErrFenced: it does not run (any more).
 	WantFlow(ctx context.Context, id string, w FlowWish) (Flow, error)
 	// NoteProgress writes how far flows have come, each under its fence, many

@@ -144,13 +144,14 @@ SELECT` + allFlowColumns + `
   FROM f`
 
 // wantFlow notes what is wanted of a running flow. That it is to end is not
-// taken back. $1 id, $2 what, $3 why, $4 who asks.
+// taken back. What is wanted already touches nothing: who waits for it says so
+// again and again, and a flow that nobody has must come to be a stray. $1 id, $2 what, $3 why, $4 who asks.
 const wantFlow = `
 UPDATE probate.flows f
    SET wanted = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted ELSE $2::text END,
        wanted_by = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted_by ELSE $4::text END,
        reason = CASE WHEN f.wanted = 'TERMINATED' THEN f.reason ELSE $3::text END,
-       updated_at = clock_timestamp()
+       updated_at = CASE WHEN f.wanted IN ('TERMINATED', $2::text) THEN f.updated_at ELSE clock_timestamp() END
  WHERE f.id = $1::text
    AND f.moves
    AND ` + runningFlow + `

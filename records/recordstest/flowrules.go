@@ -49,6 +49,16 @@ var wantFlowRules = []flowRule{
 		f.equal("wanted", got.Wanted, records.FlowTerminated)
 		f.equal("reason", got.Reason, "enough")
 	}},
+	{"AgainTouchesNothing", func(f flowFixture) {
+		f.runs("f")
+		for _, w := range []records.FlowWish{{State: records.FlowSuspended}, {State: records.FlowTerminated, By: records.FlowOperator}} {
+			first, err := f.flows.WantFlow(f.Context(), "f", w)
+			f.check(err)
+			again, err := f.flows.WantFlow(f.Context(), "f", w)
+			f.check(err)
+			f.equal("flow", again, first)
+		}
+	}},
 	{"ToEndIsNotTakenBackByAMove", func(f flowFixture) {
 		flow, r := f.runs("f")
 		_, err := f.flows.WantFlow(f.Context(), "f", records.FlowWish{State: records.FlowTerminated, By: records.FlowOperator, Reason: "enough"})

@@ -100,13 +100,15 @@ UPDATE flows AS f
    AND (?5 IS NULL OR f.version = ?5)`
 
 // wantFlow notes what is wanted of a running flow. That it is to end is not
-// taken back. ?1 clock, ?2 id, ?3 what, ?4 why, ?5 who asks.
+// taken back. What is wanted already touches nothing: who waits for it says so
+// again and again, and a flow that nobody has must come to be a stray. ?1 clock,
+// ?2 id, ?3 what, ?4 why, ?5 who asks.
 const wantFlow = `
 UPDATE flows AS f
    SET wanted = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted ELSE ?3 END,
        wanted_by = CASE WHEN f.wanted = 'TERMINATED' THEN f.wanted_by ELSE ?5 END,
        reason = CASE WHEN f.wanted = 'TERMINATED' THEN f.reason ELSE ?4 END,
-       updated_at = ?1
+       updated_at = CASE WHEN f.wanted IN ('TERMINATED', ?3) THEN f.updated_at ELSE ?1 END
  WHERE f.id = ?2
    AND f.moves
    AND ` + runningFlow
