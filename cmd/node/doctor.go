@@ -153,7 +153,7 @@ func (x *examination) peers(ctx context.Context) []records.Executor {
 		case seen.Verdict == probe.Stranger:
 			x.add("peers", sick, "each node needs an internal.advertise of its own, not a balancer's", "%s: another node answers there", about)
 		default:
-			x.add("peers", sick, "this host must reach the internal listener of every node: look at routes, firewalls, internal.allow, internal.token and internal.tls",
+			x.add("peers", sick, "this host must reach the internal listener of every node; if that one runs, look at routes, firewalls, internal.allow, internal.token and internal.tls",
 				"%s: %s: %v", about, seen.Verdict, seen.Err)
 		}
 	}
@@ -171,7 +171,7 @@ func (x *examination) dialBack(ctx context.Context, running []records.Executor) 
 	}
 	for _, p := range running {
 		if p.URL == own {
-			x.add(name, healthy, "", "%s is the URL of a running node: see peers", own)
+			x.add(name, healthy, "", "%s is the URL of a node that is registered: see peers", own)
 			return
 		}
 	}

@@ -97,7 +97,7 @@ func advice(err error) string {
 		{
 			records.ErrFenced,
 			"It is in no state for that, or has changed since it was seen: what is unknown can be released and resolved, " +
-				"what is in progress of a dead executor released. See probate records show.",
+				"what is in progress of a dead executor released; a flow can be ended that has not ended. See probate records show, or flows show.",
 		},
 		{
 			records.ErrSealed,

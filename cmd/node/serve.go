@@ -31,7 +31,7 @@ func (serveCmd) Help() string {
     probate serve --internal.listen :8081 --internal.advertise http://10.0.0.7:8081
 
 SIGTERM: readiness fails, running requests are finished and answered, then it ends with 0.
-A second SIGTERM: what runs is cancelled. SIGHUP: the routes are read again, and the keys that seal.`
+A second SIGTERM: what runs is cancelled. SIGHUP: the routes are read again, the operators, and the keys that seal.`
 }
 
 // Run implements the subcommand.
