@@ -50,7 +50,7 @@ func (n *Node) attest(ctx context.Context, b *boot) time.Duration {
 	if n.peers.age() > n.config.LeaseTTL/2 {
 		return soon // who the peers are is not known
 	}
-	peers := n.peers.alive(b.id)
+	peers := n.peers.alive(n.config.Slot)
 	if len(peers) == 0 {
 		n.reachSelf(ctx, b)
 		return soon

@@ -178,6 +178,17 @@ func TestAttest(t *testing.T) {
 		f.attested(a, b)
 	})
 
+	rule(t, "AsksNoBootOfItsOwnSlot", func(t *testing.T, f *fleet) {
+		a := f.start(takeover.Config{}, "a")[0]
+		f.die(a)
+		since := time.Now()
+		again := f.reboot(a)
+		f.await("it serves", func() bool { return again.Status().State == records.Active })
+		if took := time.Since(since); took > 500*time.Millisecond {
+			t.Errorf("it took %s: the dead boot was taken for a peer", took)
+		}
+	})
+
 	rule(t, "OfALoneNodeThatCannotReachItselfWaits", func(t *testing.T, f *fleet) {
 		a := f.prepare(takeover.Config{}, "a")
 		f.run(a)

@@ -86,11 +86,11 @@ func (p *peers) Peers() []records.Executor {
 	return list
 }
 
-// alive lists the active executors, but for one, that have beaten within half
-// their lease: the only ones whose word counts.
-func (p *peers) alive(but records.ExecutorID) []records.Executor {
+// alive lists the active executors, but for those of one slot, that have
+// beaten within half their lease: the only ones whose word counts.
+func (p *peers) alive(but string) []records.Executor {
 	return slices.DeleteFunc(p.Peers(), func(e records.Executor) bool {
-		return e.State != records.Active || e.ID == but || e.HeartbeatAge > e.LeaseTTL/2
+		return e.State != records.Active || e.Slot == but || e.HeartbeatAge > e.LeaseTTL/2
 	})
 }
 
