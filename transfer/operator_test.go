@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,18 @@ func (c crossing) MoveFlow(ctx context.Context, m records.FlowMove) (records.Flo
 		}
 	}
 	return c.Store.MoveFlow(ctx, m)
+}
+
+// hangingUp are peers that do not answer, upon which who ordered something
+// waits no longer.
+type hangingUp struct {
+	transfer.Peers
+	hangUp func()
+}
+
+func (h hangingUp) Heed(context.Context, string, string) error {
+	h.hangUp()
+	return errors.New("not reached")
 }
 
 // TestOperator is about flows that an operator ends: their control plane, which
@@ -89,6 +102,25 @@ func TestOperator(t *testing.T) {
 		}
 		r.becomes("f", "TERMINATED")
 		r.await("it is told", func() bool { return control.told("/f/dataflow/errored", why) == 1 })
+	})
+	t.Run("WhoDoesNotWaitIsToldThatItWillEnd", func(t *testing.T) {
+		t.Parallel()
+		var s flowStore
+		ctx, hangUp := context.WithCancel(t.Context())
+		r := newRig(t, good, func(p *transfer.Config) {
+			s, p.StrayEvery = p.Store.(flowStore), time.Hour
+			p.Peers = hangingUp{p.Peers, hangUp}
+		})
+		left(t, s, records.FlowStarted, "elsewhere")
+		if err := r.Terminate(ctx, "f", why); err != nil { // so that it is noted who has done that
+			t.Errorf("terminate: %v", err)
+		}
+		if h, err := s.LoadFlow(t.Context(), "f"); err != nil || h.Flow.Wanted != records.FlowTerminated || h.Flow.WantedBy != records.FlowOperator {
+			t.Errorf("flow = %+v, %v; want it to be ended", h.Flow, err)
+		}
+		if err := r.Terminate(ctx, "f", why); !errors.Is(err, context.Canceled) {
+			t.Errorf("terminate by who has gone before: %v", err)
+		}
 	})
 	t.Run("WhileItsOwnerSuspendsIt", func(t *testing.T) {
 		t.Parallel()

@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -16,11 +17,11 @@ import (
 func (p *Plane) order(ctx context.Context, id string, w records.FlowWish) (records.Flow, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.OrderTimeout)
 	defer cancel()
-	attempt, to := records.NewToken(), w.State
+	attempt, to, written := records.NewToken(), w.State, false
 	for try := 0; ; try++ {
 		held, err := p.store.LoadFlow(ctx, id)
 		if err != nil {
-			return records.Flow{}, err
+			return records.Flow{}, unlessWritten(ctx, written, err)
 		}
 		f := held.Flow
 		switch {
@@ -33,7 +34,10 @@ func (p *Plane) order(ctx context.Context, id string, w records.FlowWish) (recor
 		}
 		switch {
 		case f.Moves && held.InProgress() && f.State.Running():
-			err = p.orderOwner(ctx, held, w)
+			if _, err = p.store.WantFlow(ctx, id, w); err == nil {
+				written = true
+				err = p.orderOwner(ctx, held, w)
+			}
 		case f.Moves && held.InProgress():
 			err = p.free(ctx, held)
 		default:
@@ -46,13 +50,22 @@ func (p *Plane) order(ctx context.Context, id string, w records.FlowWish) (recor
 			}
 		}
 		if err != nil && !errors.Is(err, records.ErrFenced) {
-			return f, err
+			return f, unlessWritten(ctx, written, err)
 		}
 		if !sleep(ctx, min(time.Duration(try+1)*10*time.Millisecond, 250*time.Millisecond)) {
-			return f, busy(http.StatusServiceUnavailable, "order_pending",
-				"what is wanted is written down and will be done; who moves the bytes has not confirmed yet that they stopped", time.Second)
+			return f, unlessWritten(ctx, written, fmt.Errorf("order: %w: %w", records.ErrUnavailable, context.Cause(ctx)))
 		}
 	}
+}
+
+// unlessWritten is err, or that the order stands although ctx has ended before
+// it was carried out.
+func unlessWritten(ctx context.Context, written bool, err error) error {
+	if !written || ctx.Err() == nil {
+		return err
+	}
+	return busy(http.StatusServiceUnavailable, "order_pending",
+		"what is wanted is written down and will be done; who moves the bytes has not confirmed yet that they stopped", time.Second)
 }
 
 // Terminate ends a flow at an operator's wish, of which the control plane is
@@ -125,12 +138,9 @@ func (p *Plane) discard(ctx context.Context, f records.Flow) {
 	}
 }
 
-// orderOwner has the owner of a running flow stop it. If it cannot be reached
-// and is dead, the flow is taken over, which ends it.
+// orderOwner has the owner of a running flow stop it, of which that is wanted. If
+// it cannot be reached and is dead, the flow is taken over, which ends it.
 func (p *Plane) orderOwner(ctx context.Context, h records.HeldFlow, w records.FlowWish) error {
-	if _, err := p.store.WantFlow(ctx, h.Flow.ID, w); err != nil {
-		return err
-	}
 	if h.Fence.Executor == p.config.Peers.Self() && p.halt(ctx, h.Flow.ID, h.Flow.Record, w.State) {
 		return nil
 	}
