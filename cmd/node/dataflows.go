@@ -72,6 +72,16 @@ type FileRoot struct {
 	Shared bool   `yaml:"shared"`
 }
 
+// look reports why the folder cannot be used as it stands now. It may be a
+// mount that comes later, so a node starts all the same.
+func (r FileRoot) look() error {
+	info, err := os.Stat(r.Path)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", r.Path)
+	}
+	return err
+}
+
 // Dataset is something that can be transferred.
 type Dataset struct {
 	ID   string   `yaml:"id"`

@@ -66,6 +66,11 @@ func (n *node) newDataplane(ctx context.Context) (*dataplane, error) {
 	n.metrics.watchFlows(p.Plane, flows, n.log) //nolint:contextcheck // metrics are read whenever somebody scrapes them
 	n.log.InfoContext(ctx, "moving data", "datasets", len(d.Datasets), "roots", len(d.Roots), "tokens", len(config.Tokens),
 		"public_url", d.PublicURL, "control_plane", d.ControlPlane.URL)
+	for _, r := range d.Roots {
+		if err := r.look(); err != nil {
+			n.log.WarnContext(ctx, "a folder of data flows is not there", "root", r.Name, "error", err)
+		}
+	}
 	p.routes, p.internal = http.StripPrefix(flowsPath, p.Routes()), http.StripPrefix(heedPath, p.Internal())
 	return p, nil
 }

@@ -67,6 +67,7 @@ func (c *doctorCmd) Run(ctx context.Context, e *env) error {
 		x.add("configuration", healthy, "", "%d routes, cluster %q", len(config.Routes), config.Cluster)
 		x.add("sealing", healthy, "", "%s", config.sealing())
 		x.operators()
+		x.folders()
 		for _, w := range config.gateway().Warnings() {
 			x.add("routes", doubtful, "give the route a reconcile, or an on_server_error other than unknown", "%s", w)
 		}
@@ -114,6 +115,17 @@ func (x *examination) examine(ctx context.Context, e *env) {
 	}
 	executors := x.peers(ctx)
 	x.dialBack(ctx, executors)
+}
+
+// folders looks at those that data moves from and to.
+func (x *examination) folders() {
+	for _, r := range x.config.Dataflows.Roots {
+		if err := r.look(); err != nil {
+			x.add("folders", sick, "mount or make it; flows that need it fail until then", "root %s: %v", r.Name, err)
+		} else {
+			x.add("folders", healthy, "", "root %s is at %s", r.Name, r.Path)
+		}
+	}
 }
 
 func (x *examination) schema(ctx context.Context) {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +60,20 @@ func TestDoctor(t *testing.T) {
 		p := newPeopled(t)
 		r := invoke(t, nil, "doctor", "--store", p.store, "--internal.listen", "127.0.0.1:0", "--internal.allow", "127.0.0.0/8")
 		if r.code != exitFailed || !strings.Contains(r.out, "slot elsewhere") || !strings.Contains(r.out, "→ this host must reach") {
+			t.Errorf("%+v", r)
+		}
+	})
+
+	t.Run("MissesAFolderOfDataFlows", func(t *testing.T) {
+		t.Parallel()
+		there, missing := t.TempDir(), filepath.Join(t.TempDir(), "mount")
+		file := filepath.Join(t.TempDir(), "probate.yaml")
+		text := fmt.Sprintf("listen: 127.0.0.1:0\ndataflows:\n  enabled: true\n  roots:\n    - {name: here, path: %q}\n    - {name: gone, path: %q}\n", there, missing)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := invoke(t, nil, "doctor", "--config", file, "--store", sqliteStore(t), "--internal.listen", "127.0.0.1:0")
+		if r.code != exitFailed || !strings.Contains(r.out, "root here is at") || !strings.Contains(r.out, "root gone: stat "+missing) {
 			t.Errorf("%+v", r)
 		}
 	})
