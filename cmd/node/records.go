@@ -28,7 +28,7 @@ type recordsListCmd struct {
 	Realm     *string       `help:"Only of this realm."`
 	Key       *string       `help:"Only with this Idempotency-Key."`
 	Operation *string       `help:"Only of this operation."`
-	State     string        `help:"Only in this state: ${enum}." enum:",in_progress,finalized,unknown,released" default:""`
+	State     string        `help:"Only in this state: in_progress, finalized, unknown or released." enum:",in_progress,finalized,unknown,released" default:""`
 	Executor  string        `help:"Only of this executor." placeholder:"ID"`
 	OlderThan time.Duration `help:"Only begun at least so long ago." placeholder:"1h"`
 	After     string        `help:"Go on after this record." placeholder:"ID"`
