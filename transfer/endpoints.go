@@ -274,6 +274,7 @@ func (p *Plane) completed(r *http.Request) (*answer, error) {
 		return nil, err
 	}
 	p.cutEverywhere(r.Context(), f.ID)
+	p.discard(r.Context(), f)
 	return &answer{status: http.StatusOK, flow: f, bare: true}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -122,7 +123,11 @@ func toldOf(by records.FlowAsker, to records.FlowState) string {
 // can be from here; what stays has a name that nobody reads.
 func (p *Plane) discard(ctx context.Context, f records.Flow) {
 	t, err := taskOf(f.Message)
-	if err != nil || !f.Moves || f.Attempts == 0 || !p.reaches(t) {
+	if err == nil && !f.Moves {
+		p.discardReceived(ctx, f, t)
+		return
+	}
+	if err != nil || f.Attempts == 0 || !p.reaches(t) {
 		return
 	}
 	sink, err := p.config.Ends.Sink(t)
@@ -135,6 +140,21 @@ func (p *Plane) discard(ctx context.Context, f records.Flow) {
 	}
 	if err := sink.Discard(ctx, move.Identity{Flow: f.ID, Epoch: f.Epoch}, token); err != nil {
 		p.log.WarnContext(ctx, "leftovers at the sink", "record", f.Record, "error", err)
+	}
+}
+
+// discardReceived takes away what a node that died was receiving for a flow
+// that has ended. Nothing that is received now may be shown any more.
+func (p *Plane) discardReceived(ctx context.Context, f records.Flow, t Task) {
+	if t.Prepare == nil || t.message().direction() != Push {
+		return
+	}
+	sink, err := p.config.Ends.Inbox(t)
+	if err != nil {
+		return
+	}
+	if err := sink.Discard(ctx, move.Identity{Flow: f.ID, Epoch: math.MaxInt64}, ""); err != nil {
+		p.log.WarnContext(ctx, "leftovers of what was received", "record", f.Record, "error", err)
 	}
 }
 

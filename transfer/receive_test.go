@@ -120,3 +120,37 @@ func TestReceive_Declared(t *testing.T) {
 		})
 	}
 }
+
+// TestReceive_Left is about what a node leaves behind that is killed while it
+// receives.
+func TestReceive_Left(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"terminate", "completed"} {
+		t.Run("IsTakenAwayBy_"+end, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := newRig(t, good, func(p *transfer.Config) {
+				p.PublicURL, p.Ends = "https://data.example/dataflows", receiving{p.Ends, dir}
+			})
+			if status := r.send(r.offered("/prepare", toReceive)); status != http.StatusOK {
+				t.Fatalf("a push: %d", status)
+			}
+			if status, code, _ := r.ask(http.MethodPost, "/f/started", `{"messageId":"m"}`); status != http.StatusOK {
+				t.Fatalf("started: %d %s", status, code)
+			}
+			part, err := (move.FileSink{Root: dir, Path: "in"}).Begin(t.Context(), move.Start{Identity: move.Identity{Flow: "f", Epoch: time.Now().UnixMicro()}, Length: -1})
+			if err == nil {
+				err = part.Keep()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, code, _ := r.ask(http.MethodPost, "/f/"+end, `{"messageId":"m"}`); status != http.StatusOK {
+				t.Fatalf("%s: %d %s", end, status, code)
+			}
+			if found, err := os.ReadDir(dir); err != nil || len(found) != 1 || found[0].Name() != "in" {
+				t.Errorf("there: %v, %v; want what was received, and nothing else", found, err)
+			}
+		})
+	}
+}
