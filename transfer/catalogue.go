@@ -265,14 +265,14 @@ func (c *Catalogue) httpSink(t Task, to *DataAddress) (move.Sink, error) {
 	return move.HTTPSink{URL: to.Endpoint, Method: method, Header: h, Transport: c.transport}, nil
 }
 
-// fileOf is where a file address points: file://root/path, or the properties
+// fileOf is where a file address points: file://ROOT/path, or the properties
 // root and path.
 func fileOf(to *DataAddress) (root, name string, err error) {
 	root, name = to.Property("root"), to.Property("path")
 	if to.Endpoint != "" {
 		u, err := url.Parse(to.Endpoint)
 		if err != nil || u.Scheme != "file" {
-			return "", "", errors.New("dataAddress: endpoint: want file://root/path")
+			return "", "", errors.New("dataAddress: endpoint: want file://ROOT/path")
 		}
 		root, name = u.Host, strings.TrimPrefix(u.Path, "/")
 	}

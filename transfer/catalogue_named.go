@@ -11,7 +11,7 @@ import (
 
 // Sources says which sources a message may name by itself, for a dataset that
 // is not listed: as metadata.source, a URL such as http://host/path,
-// file://root/path or s3://bucket/key. Empty: none.
+// file://ROOT/path or s3://bucket/key. Empty: none.
 type Sources struct {
 	// HTTP are beginnings of the addresses that may be read; "*" is any.
 	HTTP []string
