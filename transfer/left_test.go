@@ -67,26 +67,21 @@ func TestLeft(t *testing.T) {
 	atEase := func(s *flowStore) func(p *transfer.Config) {
 		return func(p *transfer.Config) { *s, p.StrayEvery = p.Store.(flowStore), time.Hour }
 	}
-	t.Run("AFlowThatStoppedCanBeResumed", func(t *testing.T) {
-		t.Parallel()
-		var s flowStore
-		r := newRig(t, good, atEase(&s))
-		left(t, s, records.FlowSuspended, "")
-		if status, state, _ := r.ask(http.MethodPost, "/f/resume", `{"messageId":"m"}`); status != http.StatusOK {
-			t.Fatalf("resume: %d %s", status, state)
-		}
-		r.becomes("f", "COMPLETED")
-	})
-	t.Run("AFlowThatStoppedCanBeTerminated", func(t *testing.T) {
-		t.Parallel()
-		var s flowStore
-		r := newRig(t, good, atEase(&s))
-		left(t, s, records.FlowSuspended, "")
-		if status, code, _ := r.ask(http.MethodPost, "/f/terminate", `{"messageId":"m"}`); status != http.StatusOK {
-			t.Fatalf("terminate: %d %s", status, code)
-		}
-		r.becomes("f", "TERMINATED")
-	})
+	for name, c := range map[string]struct{ order, becomes string }{
+		"AFlowThatStoppedCanBeResumed":    {"resume", "COMPLETED"},
+		"AFlowThatStoppedCanBeTerminated": {"terminate", "TERMINATED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var s flowStore
+			r := newRig(t, good, atEase(&s))
+			left(t, s, records.FlowSuspended, "")
+			if status, said, _ := r.ask(http.MethodPost, "/f/"+c.order, `{"messageId":"m"}`); status != http.StatusOK {
+				t.Fatalf("%s: %d %s", c.order, status, said)
+			}
+			r.becomes("f", c.becomes)
+		})
+	}
 	t.Run("ARecordWhoseFlowHasEndedEndsToo", func(t *testing.T) {
 		t.Parallel()
 		var s flowStore

@@ -227,7 +227,12 @@ func (p *Plane) write(ctx context.Context, r *run, flow records.Flow, e ending) 
 		p.discard(limit, flow)
 	}
 	_, err := persist(limit, func() (records.Flow, error) { return p.store.MoveFlow(limit, m) })
-	p.log.InfoContext(ctx, "flow ends", "record", flow.Record, "epoch", r.fence.Epoch, "state", e.State, "bytes", e.Bytes, "reason", e.Reason, "error", err)
+	log := p.log.With("record", flow.Record, "epoch", r.fence.Epoch, "state", e.State, "bytes", e.Bytes, "reason", e.Reason)
+	if err != nil {
+		log.WarnContext(ctx, "flow's end is not written", "error", err)
+	} else {
+		log.InfoContext(ctx, "flow ends")
+	}
 	p.kick()
 	switch {
 	case errors.Is(err, records.ErrFenced) && !e.State.Terminal(): // to end may have been wanted since
